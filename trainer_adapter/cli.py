@@ -160,12 +160,11 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         from trainer_adapter.start import train_on_ray  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _needs_torch("train", error) from error
-    console = Console()
     page = nullcontext() if no_view else open_page(settings, loaded.run or settings.run, partial(typer.echo, err=True))
     with page, stop_on_signals() as stop:
         train = partial(train_on_ray, say=partial(typer.echo, err=True)) if on else train_on_ranks
-        done = train(loaded, settings, stop, _show_steps(console), sources=sources)
-    console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
+        done = train(loaded, settings, stop, _show_steps(), sources=sources)
+    typer.echo(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
     return None
 
 
@@ -211,24 +210,23 @@ def _read_worker(flags: CommandFlags, slots: int | None) -> HarnessWorker | None
 def _train_with_worker(settings: Settings, job: Job, *, has_page: bool) -> None:
     settings = settings.model_copy(update={"run": job.config.run or settings.run})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console()
     page = open_page(settings, settings.run, partial(typer.echo, err=True)) if has_page else nullcontext()
     with page:
-        done = train_with_worker(settings, job, _show_steps(console))
-    console.print(f"{len(done)} steps done; the same command goes on where this ended")
+        done = train_with_worker(settings, job, _show_steps())
+    typer.echo(f"{len(done)} steps done; the same command goes on where this ended")
 
 
-def _show_steps(console: Console) -> Callable[[StepProgress | Restart], None]:
-    """Return what prints each step, and each finding of its health when it is new."""
+def _show_steps() -> Callable[[StepProgress | Restart], None]:
+    """Return what prints each step, and each finding of its health when it is new; not with rich: no word is markup."""
     warned: set[str] = set()
 
     def show(progress: StepProgress | Restart) -> None:
-        console.print(str(progress))
+        typer.echo(str(progress))
         if isinstance(progress, Restart):
             return
         for finding in progress.health:
             if finding.name not in warned:
-                console.print(f"{finding.level}: {finding}")
+                typer.echo(f"{finding.level}: {finding}")
         warned.clear()
         warned.update(finding.name for finding in progress.health)
 

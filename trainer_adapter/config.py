@@ -3,9 +3,11 @@
 A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from math import inf, isfinite
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -48,6 +50,7 @@ Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 TrackerName: TypeAlias = Literal["tensorboard", "wandb", "mlflow", "clearml"]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Beta: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -184,9 +187,10 @@ class OptimizerConfig(_Section, frozen=True):
     """Optimizer steps for each epoch of an update."""
     epochs: Positive = 1
     """Passes of an update over its samples."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     weight_decay: Annotated[float, Meta(ge=0)] = 0.01
     clip_grad: Annotated[float, Meta(gt=0)] = 1.0
+    """Largest norm of gradients; ``.inf``: they are not clipped."""
     microbatch_tokens: Positive = 16384
     """Tokens per forward pass of a process; a longer sample has a pass of its own."""
     sequence_parallel: Positive = 1
@@ -201,6 +205,11 @@ class OptimizerConfig(_Section, frozen=True):
     gradient_checkpointing: bool = False
     num_threads: Positive = 1
     """CPU threads of torch; more than one costs ten times the CPU where engine and workers share the cores."""
+
+    def __post_init__(self) -> None:
+        """Have a finite number for no limit, because JSON has no infinity."""
+        if self.clip_grad == inf:
+            msgspec.structs.force_setattr(self, "clip_grad", sys.float_info.max)
 
 
 class LoraConfig(_Section, frozen=True):
@@ -350,7 +359,10 @@ def read_options(
     decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
     try:
         options = _read_section(decode(path.read_bytes()))
+        _refuse_infinite(options)
         return msgspec.convert(spell_out(options), kind, dec_hook=_read_path)
+    except BadInputError as error:
+        raise BadInputError(f"configuration {path}: {error}") from error
     except OSError as error:
         raise BadInputError(f"configuration {path}: expected a readable file, found {error}; check the path") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -358,6 +370,19 @@ def read_options(
             f"configuration {path}: expected the options of a training run, found: {error}; see"
             " 'agent-layer train --help'"
         ) from error
+
+
+def _refuse_infinite(value: object, name: str = "") -> None:
+    """Raise for the first number that is not finite: it passes bounds, and a run would end in its arithmetic."""
+    if isinstance(value, float) and not isfinite(value) and (name, value) != ("optimizer.clip_grad", inf):
+        raise BadInputError(f"{name}: expected a finite number, found {value}; correct it, or leave the option out")
+    inner: Iterable[tuple[object, object]] = ()
+    if isinstance(value, dict):
+        inner = cast("dict[object, object]", value).items()
+    elif isinstance(value, list):
+        inner = enumerate(cast("list[object]", value))
+    for key, one in inner:
+        _refuse_infinite(one, f"{name}.{key}" if name else str(key))
 
 
 def _make_user_parts(config: TrainConfig) -> None:  # kept: making them finds what is wrong

@@ -1,4 +1,4 @@
-"""Numbers of a model's ``config.json`` that decide whether a run can be."""
+"""What of a model's directory decides whether a run can be: numbers of ``config.json``, whole files of weights."""
 
 from pathlib import Path
 
@@ -8,7 +8,26 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, as_json_object
 from trainer_adapter.config import TrainConfig
 
-__all__ = ["check_sequence_parallel", "read_context_length"]
+__all__ = ["check_model", "check_sequence_parallel", "read_context_length"]
+
+
+def check_model(model: Path) -> None:
+    """Raise BadInputError for a directory without a model, or with weights that are not whole; it reads no tensor."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415  # a base install has none
+
+    if not (model / "config.json").is_file():
+        raise BadInputError(
+            f"model {model}: expected a directory with config.json, weights and a tokenizer, found none; download the"
+            " model, or correct 'model' in the configuration"
+        )
+    for path in sorted(model.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="numpy"):
+                pass
+        except (OSError, SafetensorError) as error:
+            raise BadInputError(
+                f"model {model}: expected whole weights in {path.name}, found: {error}; copy or download it again"
+            ) from error
 
 
 def read_context_length(config: TrainConfig) -> int:

@@ -15,15 +15,16 @@ import msgspec
 from agent_layer.health.findings import FindingView
 from agent_layer.health.measures import (
     LOW_ENTROPY,
+    MIN_JUDGED,
     SUCCESS_REACHED,
     Measure,
     MeasureNow,
     Reports,
     RunSnapshot,
+    before_success,
     drift_of_length,
     engine_with_gap,
     engines_left,
-    entropy_before_success,
     forgotten_task,
     jump_to_success,
     lasting,
@@ -268,7 +269,7 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         is_low_bad=True,
         advice="The policy tries nothing else any more, so it cannot find better answers. Go back to an earlier"
         " checkpoint, and raise algorithm.entropy or algorithm.clip_high.",
-        measure=lasting_below(entropy_before_success),
+        measure=before_success(lasting_below, read_metric("entropy")),
     ),
     StepCheck(
         name="entropy_rise",
@@ -294,7 +295,7 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         steps=5,
         advice="Nothing is learned: the tasks are too hard, or the scorer always answers the same. Choose easier tasks,"
         " larger groups or a graded reward.",
-        measure=lasting(share_of_dead_groups),
+        measure=before_success(lasting, share_of_dead_groups),
     ),
     StepCheck(
         name="always_succeeds",
@@ -444,7 +445,7 @@ LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
         name="failing",
         title="Many attempts fail",
         view="failures",
-        measures="newest attempts that failed",
+        measures=f"newest attempts that failed, of {MIN_JUDGED} or more",
         unit="share of attempts",
         warn=0.3,
         advice="Agents, environments or the gateway fail; beyond AGENT_LAYER_STOP_FAILURE_RATE the run is paused."
@@ -455,7 +456,7 @@ LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
         name="lost_tasks",
         title="Tasks are given up",
         view="failures",
-        measures="rollouts that were given up after their last retry",
+        measures=f"rollouts that were given up after their last retry, of {MIN_JUDGED} ended ones or more",
         unit="share of ended rollouts",
         warn=0.05,
         advice="Their tasks are not trained. 'agent-layer dead list --errors' shows why; mend it, then"

@@ -32,7 +32,7 @@ _REFERENCE_STEPS = 20
 _MAX_PAIRED_TASKS = 24
 _LEAST_DEVIATION = 0.1
 """Least deviation of the success of a task that moves."""
-_MIN_JUDGED = 16
+MIN_JUDGED = 16
 """Fewer attempts, or ended rollouts, have no share worth a look."""
 _MIN_INTERVALS = 3
 _LEAST_INTERVAL_SECONDS = 60.0
@@ -84,17 +84,27 @@ def engine_with_gap(reports: Reports, _steps: int) -> str | None:
     return engine if largest > _STANDS_OUT * second else None
 
 
+def before_success(judge: Callable[[StepMeasure], Measure], measure: StepMeasure) -> Measure:
+    """Return the measure that is not known for steps in which the policy has learned to succeed nearly always.
+
+    Where no rollout has failed since the first step, success tells nothing: ``rollouts.success_above`` is too low.
+    """
+
+    def measure_steps(reports: Reports, steps: int) -> float | None:
+        has_failed = reports[0].step > 1 or any((one.success or 0.0) < 1.0 for one in reports)
+
+        def read(report: StepProgress) -> float | None:
+            return None if has_failed and (report.success or 0.0) >= SUCCESS_REACHED else measure(report)
+
+        return judge(read)(reports, steps)
+
+    return measure_steps
+
+
 def share_of_dead_groups(report: StepProgress) -> float | None:
-    """Return the share of groups whose rewards are all equal; None where the policy succeeds nearly always."""
+    """Return the share of groups whose rewards are all equal."""
     num_groups = report.num_whole_groups + report.num_short_groups + report.num_dropped_groups
-    if not num_groups or (report.success or 0.0) >= SUCCESS_REACHED:
-        return None
-    return report.num_dead_groups / num_groups
-
-
-def entropy_before_success(report: StepProgress) -> float | None:
-    """Return the entropy; None where the policy succeeds nearly always, and has nothing left to explore."""
-    return None if (report.success or 0.0) >= SUCCESS_REACHED else report.metrics.get("entropy")
+    return report.num_dead_groups / num_groups if num_groups else None
 
 
 def rise_of_entropy(reports: Reports, steps: int) -> float | None:
@@ -261,10 +271,10 @@ def stalled_intervals(facts: RunSnapshot) -> float | None:
 
 def share_of_failures(facts: RunSnapshot) -> float | None:
     """Return the share of the newest attempts that failed."""
-    return facts.failure_rate if facts.num_judged >= _MIN_JUDGED else None
+    return facts.failure_rate if facts.num_judged >= MIN_JUDGED else None
 
 
 def share_of_lost_tasks(facts: RunSnapshot) -> float | None:
     """Return the share of ended rollouts that were given up."""
     ended = facts.num_dead + facts.num_accepted
-    return facts.num_dead / ended if ended >= _MIN_JUDGED else None
+    return facts.num_dead / ended if ended >= MIN_JUDGED else None

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, SupportsFloat, Unpack
+from typing import TYPE_CHECKING, SupportsFloat, Unpack, cast
 
 from redis import Redis
 
@@ -299,6 +299,12 @@ class Store:
         """Acknowledge groups: no member of the consumer receives them again. Idempotent."""
         acknowledge(self.redis, self.keys, Consumer(consumer, run), group_ids)
         self._acked[consumer, run].note(group_ids)
+
+    def find_acknowledged(self, consumer: str, run: str, group_ids: Sequence[str]) -> list[str]:
+        """Return those of the groups that the consumer has acknowledged, as far as Redis knows."""
+        key = self.keys.acked(run, consumer)
+        found = self.redis.smismember(key, list(group_ids)) if group_ids else []  # pyright: ignore[reportUnknownMemberType]  # untyped
+        return [group_id for group_id, is_acked in zip(group_ids, cast("list[int]", found), strict=True) if is_acked]
 
     def _follower(self, consumer: Consumer) -> Follower:
         acked = self._acked[consumer.name, consumer.run]

@@ -8,6 +8,7 @@ __getattr__, __all__ = face(
         "evaluator": "EvalRequest RoundResult evaluate",
         "figures.figures": "RoundSettings",
         "held_out": "HeldOutEvaluator",
+        "identity": "fingerprint_weights",
         "rounds": "TaskSource",
         "tasks": "LoadedTasks load_tasks",
     },

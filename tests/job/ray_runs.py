@@ -15,6 +15,8 @@ import psutil
 import pytest
 import requests
 
+from agent_layer.health.progress import progress_path, read_progress
+from agent_layer.health.restarts import Restart, read_restarts, restarts_path
 from agent_layer.infra.processes.marked import list_marked
 from agent_layer.schema import codec
 from agent_layer.settings import Settings
@@ -23,7 +25,7 @@ from trainer_adapter.cluster.overrides import MARK
 from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig, TrainConfig, load_config
 from trainer_adapter.data.advantages import TrainingBatch
 from trainer_adapter.data.replay import rebuild_batch
-from trainer_adapter.demo.job import make_config, write_tasks
+from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.start import Job, run_job
 
 from ..waiting import run, scaled
@@ -153,6 +155,27 @@ def replay(settings: Settings) -> str:
     done = run(program, 300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def check_trained(settings: Settings, num_steps: int) -> None:
+    """Every step trained whole groups, nothing twice, and can be replayed."""
+    store = open_store(settings)
+    batches = list_batches(store.redis, store.keys, RUN)
+    trained = [rollout.trajectory_id for batch in batches for rollout in batch.rollouts]
+    assert [batch.step for batch in batches] == list(range(1, num_steps + 1))
+    assert len(trained) == num_steps * 6 * RECIPE.group_size
+    assert len(trained) == len(set(trained))
+    assert replay(settings).count("identical") == num_steps
+
+
+def count_steps(settings: Settings) -> int:
+    """Steps that were reported."""
+    return len(read_progress(progress_path(settings, RUN)))
+
+
+def list_restarts(settings: Settings) -> list[Restart]:
+    """What died and was started again, oldest first."""
+    return read_restarts(restarts_path(settings, RUN))
 
 
 def trained_batches(settings: Settings) -> list[tuple[int, TrainingBatch]]:

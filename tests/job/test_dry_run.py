@@ -4,6 +4,9 @@ torch and veRL take ten seconds to import, so they are imported inside tests: co
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
+import os
+import shutil
+
 import msgspec
 import pytest
 
@@ -16,6 +19,8 @@ from envs.commands import CommandOptions
 from envs.harnesses import NeededLengths, find_qualification, save_qualification
 from trainer_adapter.config import load_config
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, select_batch
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
+from trainer_adapter.loop.resumed import list_fixed_options, write_fixed_options
 from trainer_adapter.start import HarnessWorker, plan_run
 from trainer_adapter.start.memory import estimate_memory, read_shape
 
@@ -98,6 +103,28 @@ def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, 
         assert sum(found in line for line in missing) == 1, (found, missing)
     assert len(missing) == 6
     assert not (settings.dir / "runs").exists()
+
+
+def test_weights_that_are_not_whole_are_named(settings, written, model, tmp_path):
+    cut = tmp_path / "cut"
+    shutil.copytree(model, cut)
+    (weights,) = cut.glob("*.safetensors")
+    config = msgspec.structs.replace(load_config(written()), model=cut)
+
+    for size in (weights.stat().st_size - 1, weights.stat().st_size // 2, 9, 0):
+        os.truncate(weights, size)
+        (found,) = [one for one in plan_run(config, settings).missing if one.startswith("model ")]
+        assert found.startswith(f"model {cut}: expected whole weights in {weights.name}, found: ")
+
+
+def test_what_a_run_must_keep_is_looked_at_too(settings, written):
+    config = load_config(written())
+    fixed = list_fixed_options(config)
+    CheckpointDirectory(settings, RUN).save(Cursor(step=1), lambda directory: write_fixed_options(fixed, directory))
+
+    changed = msgspec.structs.replace(config, seed=3)
+
+    assert any("expected seed 0, as in its checkpoint" in one for one in plan_run(changed, settings).missing)
 
 
 @pytest.mark.usefixtures("engine")

@@ -271,6 +271,19 @@ def test_a_second_trainer_of_the_run_is_refused(configure, settings):
     assert len(train(configure(1), settings, report=start_another)) == 1
 
 
+@pytest.mark.usefixtures("player")
+def test_a_second_trainer_in_another_directory_is_refused_and_the_first_goes_on(configure, settings, tmp_path):
+    elsewhere = settings.model_copy(update={"dir": tmp_path / "elsewhere", "redis_url": settings.redis_url})
+
+    def start_another(_):
+        with pytest.raises(BadInputError, match=f"no other trainer at this Redis, found one of {settings.dir}"):
+            train(configure(2), elsewhere)
+
+    assert len(train(configure(2), settings, report=start_another)) == 2
+    with pytest.raises(BadInputError, match="trained behind a later one, which is gone"):
+        train(configure(3), elsewhere)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, settings, player, redis, wait_until, tmp_path):

@@ -7,12 +7,12 @@ import msgspec
 import ray
 from omegaconf import DictConfig
 from ray.exceptions import RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.trainer import main_ppo
 
 from agent_layer.settings import adopt_environment, program_environment
-from trainer_adapter.cluster.end import write_end
+from trainer_adapter.cluster.end import read_end, write_end
 from trainer_adapter.cluster.overrides import check_config, compose_config
+from trainer_adapter.cluster.row_store import OnOwnMachine, keep_rows_here
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportUntypedBaseClass=false
@@ -34,29 +34,22 @@ class ClusterRunner(_STOCK):
         from trainer_adapter.cluster.plugin import use_own_servers  # noqa: PLC0415
 
         use_own_servers()
+        keep_rows_here()
         trainer.register()
         super().run(config)
 
 
-class OwnMachineRunner:
+class OwnMachineRunner(OnOwnMachine):
     """That task runner on this machine of a joined cluster, as ``run_ppo`` starts it.
 
     It alone uses Redis and the store, so it alone gets the variables of this process, secrets among them: in a call,
     because Ray shows the arguments of an actor's constructor and its runtime environment, but not those of calls.
     """
 
-    def __init__(self, **options: object) -> None:
-        self._options = options
-
-    def options(self, **options: object) -> "OwnMachineRunner":
-        """Return one with further options of Ray."""
-        return OwnMachineRunner(**options)
-
-    def remote(self) -> object:
-        """Start it; it reserves nothing, because a head often offers nothing."""
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        actor = ray.remote(ClusterRunner).options(num_cpus=0, scheduling_strategy=here, **self._options).remote()
-        ray.get(actor.take_variables.remote(program_environment()))  # pyright: ignore[reportFunctionMemberAccess]  # Ray's handles have the methods of their class
+    def remote(self, *arguments: object, **named: object) -> object:
+        """Start it."""
+        actor = super().remote(*arguments, **named)
+        ray.get(actor.take_variables.remote(program_environment()))  # pyright: ignore[reportAttributeAccessIssue]  # Ray's handles have the methods of their class
         return actor
 
 
@@ -67,9 +60,11 @@ def run(directory: Path) -> None:
     check_config(config)
     is_joined = config.ray_kwargs.ray_init.get("address") is not None
     try:
-        main_ppo.run_ppo(config, task_runner_class=OwnMachineRunner() if is_joined else ray.remote(ClusterRunner))
+        runner = ray.remote(ClusterRunner)
+        main_ppo.run_ppo(config, task_runner_class=OwnMachineRunner(runner) if is_joined else runner)
     except Exception as error:  # the launcher reads it
-        write_end(directory, _find_cause(error))
+        if read_end(directory) is None:  # else its runner knew why it ended at once
+            write_end(directory, _find_cause(error))
         raise
     finally:
         ray.shutdown()

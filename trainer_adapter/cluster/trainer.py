@@ -7,6 +7,7 @@ serve on during the update.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,14 +28,16 @@ from verl.utils.debug import marked_timer
 from verl.workers.rollout.llm_server import LLMServerManager
 
 from agent_layer.engines import open_engine_registry, remove_ended_engines
-from agent_layer.errors import EngineError
+from agent_layer.errors import AgentLayerError, EngineError
 from agent_layer.health import Restart, append_restart, restarts_path
 from agent_layer.infra import open_redis
 from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.cluster.bridge import Bridge, RunEnded, UpdateRequest
-from trainer_adapter.cluster.nodes.watch import ServerEnd
+from trainer_adapter.cluster.end import write_end
+from trainer_adapter.cluster.nodes.watch import ServerEnd, ServerProcesses, explain_end, join_by_machine
 from trainer_adapter.cluster.publisher import ClusterPublisher, RemoteUpdate
+from trainer_adapter.cluster.row_store import find_rows
 from trainer_adapter.cluster.rows import SlotManager, clear_rows, write_rows
 from trainer_adapter.cluster.server import ClusterReplica, HeldWeights
 from trainer_adapter.cluster.update import ClusterUpdate
@@ -51,6 +54,10 @@ from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher, c
 
 _LOOK_SECONDS = 0.5
 """Until a dead server is noticed, each call to it fails."""
+_CAUSE_SECONDS = 30.0
+"""From what veRL's thread raises until the death behind it is known: a peer's broken connection comes first."""
+_END_SECONDS = 60.0
+"""From the death of a part until this process ends, too, whatever veRL's thread still waits for."""
 
 
 def register() -> None:
@@ -113,8 +120,9 @@ class ClusterTrainer(PPOTrainer):
         """Of the run; None: this process did none yet."""
         self._is_sending = False
         """Whether weights are on their way to the servers: veRL waits for ever for one that dies meanwhile."""
+        self._has_died = Event()
         self._death: EngineError | None = None
-        """Of servers that nothing replaces: the launcher starts the whole trainer again."""
+        """Of a part that nothing replaces: the launcher starts the whole trainer again."""
 
     def fit(self, agent_loop_manager: AgentLoopManager) -> None:
         """Train until the loop ends.
@@ -126,16 +134,18 @@ class ClusterTrainer(PPOTrainer):
         remove_ended_engines(self._settings.model_copy(update={"run": self._run}), self._redis)  # of a killed trainer
         keys = _map_keys(cast("list[ClusterReplica]", self._servers.get_replicas()))
         self._fleet = EngineFleet(self._settings, self._run, self._redis, self._run_config.model, keys, self._push)
+        is_over, parts = Event(), join_by_machine([*find_rows(), *self.actor_rollout_wg.find_process()])
         loop = Thread(target=self._run_loop, name="training-loop", daemon=True)
         loop.start()
-        is_over = Event()
-        Thread(target=self._watch_servers, args=(is_over,), name="server-watch", daemon=True).start()
+        Thread(target=self._watch_parts, args=(parts, is_over), name="watch", daemon=True).start()
         try:
             super().fit(agent_loop_manager)
             self._bridge.run_actions(until=lambda: False)
         except RunEnded:
             pass
         except BaseException as error:
+            if not isinstance(error, AgentLayerError):
+                self._has_died.wait(_CAUSE_SECONDS)
             self._bridge.fail(self._death or error)
             if self._death is not None:
                 raise self._death from error
@@ -231,20 +241,31 @@ class ClusterTrainer(PPOTrainer):
         clear_rows([*names, *slots.take_all()])
         return write_rows(request.batch, names, self.global_steps)
 
-    def _watch_servers(self, is_over: Event) -> None:
-        """Let calls to dead servers wait, and end the workers where veRL would wait for ever, or replaces no server."""
+    def _watch_parts(self, parts: Sequence[ServerProcesses], is_over: Event) -> None:
+        """End the workers, and then this process, once a part has died that nothing replaces.
+
+        What veRL's thread waits for raises then, or waits for ever: for a server that takes weights, for rows, for a
+        rank that takes part in a collective operation.
+        """
         registry = open_engine_registry(self._settings, self._redis)
         while not is_over.wait(_LOOK_SECONDS):
-            may_replace = self.replaces_servers and not self._is_sending
-            if may_replace or not (dead := self._dead_servers()):
-                continue
-            for one in dead:
+            is_sending = self._is_sending
+            dead = {} if self.replaces_servers and not is_sending else self._dead_servers()
+            for one in dead:  # calls to it wait
                 if engine := registry.read(f"http://{one.server_address}"):
                     registry.mark_ended(engine)
-            when = "while weights were sent" if self._is_sending else "and is not replaced in this mode"
-            self._death = EngineError(f"{_explain(dead)} {when}; the whole trainer starts again")
+            if dead:
+                when = "while weights were sent" if is_sending else "and is not replaced in this mode"
+                why = f"{_explain(dead)} {when}"
+            elif not (why := ", ".join(end.why for part in parts if (end := explain_end(part)))):
+                continue
+            self._death = EngineError(f"{why}; the whole trainer starts again")
+            self._has_died.set()
             for worker in self.actor_rollout_wg.workers:
-                ray.kill(worker)  # what veRL's thread waits for raises
+                ray.kill(worker)
+            if not is_over.wait(_END_SECONDS):
+                write_end(self._stop_path.parent, self._death)
+                os._exit(1)
             return
 
     def _dead_servers(self) -> "dict[ClusterReplica, ServerEnd]":

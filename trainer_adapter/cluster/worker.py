@@ -20,6 +20,7 @@ from verl.workers.engine import BaseEngine
 from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from trainer_adapter.cluster.nodes.watch import ServerProcesses, find_own_process
 from trainer_adapter.cluster.weights.digest import hash_weights
 from trainer_adapter.verl import find_adapter, load_engines, merged_weights
 
@@ -77,6 +78,11 @@ class ClusterWorker(ActorRolloutRefWorker):
     def hash_weights(self) -> str:
         """Return the hash of the whole weights, as they are sent; each process has a part, so all take part."""
         return hash_weights(self.actor.engine.get_per_tensor_param()[0])  # pyright: ignore[reportOptionalMemberAccess]
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def find_process(self) -> ServerProcesses:
+        """Return this process, and where it is."""
+        return find_own_process(f"rank {self.rank}")
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def forget_server(self) -> None:

@@ -167,7 +167,7 @@ def find_values(rollout: RolloutSamples, rule: CreditRule) -> list[CreditedValue
                 for position, (turn, value) in enumerate(zip(rollout.turns, returns, strict=True))
             ]
         case "agent":
-            agents = dict.fromkeys([*(turn.agent for turn in rollout.turns), *rollout.agent_rewards])
+            agents = dict.fromkeys(turn.agent for turn in rollout.turns)  # a judge's reward judges no trained token
             return [
                 CreditedValue(part=agent, value=total + rollout.agent_rewards.get(agent or "", 0.0), place=repr(agent))
                 for agent in agents

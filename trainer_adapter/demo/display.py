@@ -18,7 +18,7 @@ class Display:
     """A live table on a terminal, a line per step elsewhere. Keeps the data of the report."""
 
     def __init__(self, run: str, num_steps: int) -> None:
-        self.console = Console()
+        self.console = Console(markup=False)
         self.steps: list[StepProgress] = []
         self.peak_mib: dict[str, float] = {}
         """By process name, largest resident memory seen, children included."""

@@ -82,7 +82,7 @@ class GroupFeed:
         self._seed = config.seed
         self._plan = config.rollouts
         self._keeps_rates = config.rollouts.curriculum is not None or bool(config.filters)
-        self._num_per_step = count_groups(config, stream.num_tasks)
+        self._num_per_step, self._num_steps = count_groups(config, stream.num_tasks), config.steps
         self._dispatcher = dispatcher
         self._control = RunControl(run, dispatcher, pause_at_switch=config.rollouts.pause_at_switch)
         self._store = store
@@ -109,19 +109,21 @@ class GroupFeed:
         """Number of groups of one step."""
         return self._num_per_step
 
-    def submit_groups(self, policy_version: int) -> None:
-        """Submit as many groups as cannot become too stale.
+    def submit_groups(self, policy_version: int, step: int = 0) -> None:
+        """Submit as many groups as cannot become too stale, and no more than the steps to come train.
 
         Args:
             policy_version: of the weights that train next.
+            step: steps that are done.
         """
+        waiting = [open_group.start for group_id, open_group in self._open.items() if group_id not in self._replaced]
         starts = plan_start_versions(
-            [open_group.start for group_id, open_group in self._open.items() if group_id not in self._replaced],
+            waiting,
             policy_version,
             groups_per_step=self.groups_per_step,
             max_staleness=self._plan.max_staleness,
             ask_ahead_steps=self._plan.ask_ahead_steps,
-        )
+        )[: max(0, self.groups_per_step * (self._num_steps - step) - len(waiting))]
         positions = range(self._num_requested, self._num_requested + len(starts))
         draws = [self._stream.draw(position, self._rates) for position in positions]
         self._submit(map(_OpenGroup, positions, starts, [0] * len(starts), draws))
@@ -133,9 +135,16 @@ class GroupFeed:
         There must be an open group that was not yielded; ``submit_groups`` sees to it.
 
         Raises:
+            BadInputError: a group was trained behind a later checkpoint, which is gone.
             AgentLayerError: the run was paused because too many attempts fail, or no group closed for
                 ``patience_seconds``.
         """
+        if trained := self._store.find_acknowledged(CONSUMER, self._run, list(self._open)):
+            raise BadInputError(
+                f"run {self._run}: expected to go on from its newest checkpoint, found that {len(trained)} of its next"
+                f" {len(self._open)} groups were trained behind a later one, which is gone; restore the run's directory"
+                " of checkpoints, or choose another run (AGENT_LAYER_RUN)"
+            )
         awaited, closed = "", dict[str, GroupDelivery]()
         closings = self._follow_closings(stop, lambda: awaited)
         while True:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -39,6 +40,7 @@ from trainer_adapter.data import (
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
+from trainer_adapter.loop.resumed import write_fixed_options
 from trainer_adapter.loop.row_memory import RowTooLargeError, is_out_of_memory, lower_row_memory
 from trainer_adapter.teacher import Teacher, judge_group
 from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher
@@ -63,6 +65,7 @@ class TrainingLoop:
         publisher: WeightPublisher,
         checkpoints: CheckpointDirectory,
         *,
+        fixed: Mapping[str, str] = MappingProxyType({}),
         bounds: ModelBounds = NO_BOUNDS,
         memory_path: Path | None = None,
         held_out: HeldOutEvaluation | None = None,
@@ -79,7 +82,7 @@ class TrainingLoop:
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
-        self._checkpoints = checkpoints
+        self._checkpoints, self._fixed = checkpoints, fixed
         self._held_out, self._held_out_tasks = held_out, held_out_tasks
         self._teacher = teacher
         self._restarts_since = restarts_since
@@ -137,7 +140,7 @@ class TrainingLoop:
     def _steps(self) -> Iterator[StepProgress]:
         deliveries = self._feed.follow(self._stop)
         while self._step < self._config.steps and not self._stop():
-            self._feed.submit_groups(self._version)
+            self._feed.submit_groups(self._version, self._step)
             seconds: dict[str, float] = {}
             with _timed(seconds, "wait"):
                 groups = self._collect_groups(deliveries, seconds)
@@ -205,7 +208,7 @@ class TrainingLoop:
             self._feed.replace_group(last.group.group_id)
         if len(groups) >= self._feed.groups_per_step:
             self._stop_unless_healthy(self._report(groups, {}), groups)
-        self._feed.submit_groups(self._version)
+        self._feed.submit_groups(self._version, self._step)
 
     def _has_enough(self, groups: Sequence[GroupIntake]) -> bool:
         kept = [group for group in groups if not group.is_void]
@@ -264,7 +267,7 @@ class TrainingLoop:
         if self._held_out is None or not self._held_out.is_due(self._step):
             return
         if self._step < self._config.steps:
-            self._feed.submit_groups(self._version)
+            self._feed.submit_groups(self._version, self._step)
         self._evaluations += self._held_out.evaluate(self._version, self._stop)
 
     def _update(self, batch: TrainingBatch) -> UpdateReport | None:
@@ -318,7 +321,12 @@ class TrainingLoop:
         if not self._taken:
             return
         version = self._version if self._is_published else None
-        self._checkpoints.save(self._feed.cursor(self._step, version, self._taken), self._trainer.save)
+
+        def write(directory: Path) -> None:
+            self._trainer.save(directory)
+            write_fixed_options(self._fixed, directory)
+
+        self._checkpoints.save(self._feed.cursor(self._step, version, self._taken), write)
         self._feed.forget_draws()
         self._feed.acknowledge(self._taken)
         self._taken = []

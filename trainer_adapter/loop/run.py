@@ -33,8 +33,11 @@ from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor, hold_ru
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.loop.loop import TrainingLoop
+from trainer_adapter.loop.resumed import list_fixed_options, refuse_changes
 from trainer_adapter.loop.row_memory import memory_path, read_row_memory
+from trainer_adapter.loop.run_lock import claim_run
 from trainer_adapter.loop.vocabulary import keep_vocabulary
+from trainer_adapter.model_sizes import check_model
 from trainer_adapter.tasks import (
     DrawJournal,
     MixFile,
@@ -104,29 +107,28 @@ def train_run(
         reports of the steps that this call did.
 
     Raises:
-        BadInputError: model, tasks, trackers, alarms, teacher or a key of veRL cannot be used, or another trainer runs.
+        BadInputError: model, tasks, trackers, alarms, teacher or a key of veRL cannot be used, another trainer runs, or
+            an option differs from the checkpoint that must not (``resumed.FIXED``).
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched, or a teacher returns no log-probabilities.
         UnreachableError: a teacher does not answer.
         AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
     """
     run = config.run or settings.run
-    if not (config.model / "config.json").is_file():
-        raise BadInputError(
-            f"model {config.model}: expected a directory with config.json, weights and a tokenizer, found none;"
-            " download the model, or correct 'model' in the configuration"
-        )
+    check_model(config.model)
     check_verl_options(config.verl)
     check_trackers(config)
     with (
         hold_run(settings, run),
         open_notifier(settings, config.alarms) as notifier,
         open_trackers(config, settings, run) as track,
+        open_redis(settings) as redis,
+        claim_run(redis, settings, run),
     ):
-        redis, recorder = open_redis(settings), open_recorder(settings)
-        left_out, teacher = open_held_out(config.held_out_sets, settings, run), open_teacher(config, settings)
-        checkpoints, driver = CheckpointDirectory(settings, run), driver or EmbeddedDriver()
-        directory, cursor = checkpoints.newest() or (None, Cursor())
+        recorder, left_out = open_recorder(settings), open_held_out(config.held_out_sets, settings, run)
+        teacher, checkpoints = open_teacher(config, settings), CheckpointDirectory(settings, run)
+        directory, cursor, fixed = _find_start(checkpoints, config, run)
+        driver = driver or EmbeddedDriver()
         publisher = driver.open_publisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
         stream = TaskStream(
@@ -144,7 +146,7 @@ def train_run(
         feed = GroupFeed(run, stream, config, dispatcher, store, cursor)
         newest = publisher.newest()
         # before the model loads: workers need not wait for it
-        feed.submit_groups(newest if cursor.policy_version == newest else newest + 1)
+        feed.submit_groups(newest if cursor.policy_version == newest else newest + 1, cursor.step)
         trainer = driver.open_trainer(config)
         if directory:
             trainer.load(directory)
@@ -156,6 +158,7 @@ def train_run(
             trainer,
             publisher,
             checkpoints,
+            fixed=fixed,
             bounds=msgspec.structs.replace(
                 read_model_bounds(config.model), max_fitting=read_row_memory(memory_path(settings, run))
             ),
@@ -173,6 +176,17 @@ def train_run(
             report(progress)
         recorder.flush(settings.flush_seconds)
         return reports
+
+
+def _find_start(
+    checkpoints: CheckpointDirectory, config: TrainConfig, run: str
+) -> tuple[Path | None, Cursor, dict[str, str]]:
+    """Return the newest checkpoint, its position, and what the run must keep."""
+    directory, cursor = checkpoints.newest() or (None, Cursor())
+    fixed = list_fixed_options(config)
+    if directory:
+        refuse_changes(fixed, directory, run)
+    return directory, cursor, fixed
 
 
 @contextmanager

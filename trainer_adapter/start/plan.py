@@ -23,7 +23,8 @@ from envs.tasksets import check_judges, check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.data import check_own_parts
-from trainer_adapter.model_sizes import check_sequence_parallel, read_context_length
+from trainer_adapter.loop import CheckpointDirectory, list_fixed_options, refuse_changes
+from trainer_adapter.model_sizes import check_model, check_sequence_parallel, read_context_length
 from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.start.options import flatten_options
 from trainer_adapter.tasks import read_held_out_sets
@@ -82,7 +83,7 @@ def plan_run(
     missing += _look_at_harness(settings, worker) if worker else []
     starts_stack = worker is not None and not settings.gateway_url
     found = _look_at_services(settings, needs_engine=not on_ray and not starts_stack, needs_worker=worker is None)
-    missing += found.missing
+    missing += [*found.missing, *([] if model or packages else _look_inside(config, settings))]
     missing += _look_at_names(agents - found.agents)
     agents |= {worker.agent} if worker else found.agents
     length = None if starts_stack or on_ray else found.max_model_len
@@ -166,6 +167,17 @@ def _look_at_model(model: Path) -> list[str]:
     if not any((model / name).is_file() for name in _TOKENIZER):
         missing.append(f"model {model}: expected a tokenizer ({' or '.join(_TOKENIZER)}), found none; {remedy}")
     return missing
+
+
+def _look_inside(config: TrainConfig, settings: Settings) -> list[str]:
+    newest = CheckpointDirectory(settings, settings.run).newest()
+    try:
+        check_model(config.model)
+        if newest:
+            refuse_changes(list_fixed_options(config), newest[0], settings.run)
+    except BadInputError as error:
+        return [str(error)]
+    return []
 
 
 def _look_at_tasks(

@@ -95,9 +95,10 @@ _SHIP = _Duty(
 _FOLLOW = _Duty(
     reads="outbox",
     writes="acked:* feeds:* claims:*",
-    commands="xlen xread hkeys sadd get time",
+    commands="xlen xread hkeys sadd smismember get time",
     scripts=CLAIM_SCRIPTS,
 )
+_TRAIN = _Duty(writes="trainer:*", commands="set get del")
 _LEASE = _Duty(writes="q:* outbox", commands="blpop get time xread zrem hdel srem unlink", scripts=LEASE_SCRIPTS)
 _SUBMIT = _Duty(writes="q:* outbox", commands="get time xread xrevrange", scripts=SUBMIT_SCRIPTS)
 _WATCH_QUEUE = _Duty(reads="q:* outbox", commands="get xlen time xread xrevrange", scripts=(INSPECT,))
@@ -124,12 +125,12 @@ _MAINTAIN = _Duty(
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {
     "gateway": (_CONNECT, _QUERY, _WAIT, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES, _OPEN_DOORS),
     "worker": (_CONNECT, _QUERY, _WAIT, _SHIP, _LEASE, _LINK),
-    "trainer": (_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _WATCH_ENGINES, _DRIVE_ENGINES, _SHOW_PAGE),
+    "trainer": (_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _TRAIN, _WATCH_ENGINES, _DRIVE_ENGINES, _SHOW_PAGE),
     "shipper": (_CONNECT, _WAIT, _SHIP),
     "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _WATCH_LOSS, _LINK),
     "operator": (
         *(_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
-        *(_MAINTAIN, _SHOW_PAGE, _OPEN_DOORS),
+        *(_MAINTAIN, _SHOW_PAGE, _OPEN_DOORS, _TRAIN),
     ),
 }
 

@@ -111,6 +111,7 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
     KeyFamily(
         "pages", "view", "announced", "sorted set: address of each page → its last renewal; commands link to one"
     ),
+    KeyFamily("trainer:<run>", "trainer", "announced", "for a minute: directory and host of the run's trainer"),
     KeyFamily("q:workers", "dispatcher", "announced", "sorted set: worker → its last heartbeat"),
     KeyFamily("q:worker", "dispatcher", "announced", "hash: worker → what it reports of itself"),
     KeyFamily("data-loss", "state", "announced", "for a day: when a gateway noticed that Redis had lost data"),

@@ -177,6 +177,10 @@ class Keys:
         """Set: ids of groups that this consumer has acknowledged."""
         return self.name("acked", run, consumer)
 
+    def trainer(self, run: str) -> str:
+        """String, for a minute: directory and host of the run's trainer."""
+        return self.name("trainer", run)
+
     def feeds(self, run: str) -> str:
         """Hash: consumer:split → 'closed_at group', the position of that consumer in the closed groups."""
         return self.name("feeds", run)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from agent_layer.dispatcher import connect
-from agent_layer.errors import AgentLayerError
+from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema.training import PolicyVersion
 from agent_layer.store import GroupDelivery, open_store
 from trainer_adapter.config import RolloutConfig, SourceConfig, TrainConfig
@@ -57,6 +57,10 @@ def make(settings, dispatcher, tmp_path):
     return make
 
 
+def open_groups(feed):
+    return sorted(feed._open, key=feed._open.__getitem__)
+
+
 def submitted(dispatcher):
     return sorted((group.group_id, group.group_size) for group in dispatcher.groups())
 
@@ -72,6 +76,47 @@ def test_no_more_is_in_flight_than_staleness_allows(make, dispatcher, groups_per
 
     assert len(submitted(dispatcher)) == expected
     assert feed.cursor(0, 0, []).open_positions == list(range(expected))
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("max_staleness", [0, 1, 3])
+def test_the_last_steps_ask_for_what_they_train_and_no_more(make, dispatcher, max_staleness, ahead):
+    feed = make(groups_per_step=2, max_staleness=max_staleness, ask_ahead_steps=ahead)
+
+    for step in range(9):  # of nine
+        feed.submit_groups(step, step)
+        trained = open_groups(feed)[:2]
+        assert len(trained) == 2
+        feed.close_groups(trained)
+
+    assert len(submitted(dispatcher)) == 2 * 9
+    assert feed.cursor(9, 9, []).open_positions == []
+
+
+def test_a_group_that_fails_in_the_last_step_is_still_replaced(make, dispatcher):
+    feed = make(groups_per_step=2, max_staleness=1)
+    feed.submit_groups(8, 8)
+    feed.close_groups(open_groups(feed)[:1])
+    feed.submit_groups(8, 8)
+
+    assert len(submitted(dispatcher)) == 3
+
+
+@pytest.mark.parametrize("num_kept", [0, 2])
+def test_a_checkpoint_before_one_that_is_gone_is_refused_at_once(make, num_kept):
+    feed = make(groups_per_step=2, max_staleness=0)
+    feed.submit_groups(0)
+    groups = open_groups(feed)
+    feed.close_groups(groups[:num_kept])
+    older = feed.cursor(1, 1, groups[:num_kept]) if num_kept else Cursor()
+    feed.submit_groups(1, 1)
+    trained = [*groups, *open_groups(feed)]
+    feed.acknowledge(trained)
+
+    again = make(cursor=older, groups_per_step=2, max_staleness=0)
+    again.submit_groups(1, 1)
+    with pytest.raises(BadInputError, match="2 of its next 2 groups were trained behind a later one, which is gone"):
+        next(again.follow(lambda: False))
 
 
 def test_a_finished_group_makes_room_for_one_other(make, dispatcher):

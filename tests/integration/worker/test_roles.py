@@ -34,6 +34,7 @@ from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.view import ReadContext, build_view_app
+from trainer_adapter.loop.run_lock import claim_run
 
 from ...processes import stop_shippers
 from ...waiting import scaled, until, wait_until, within
@@ -123,8 +124,11 @@ def train(settings, engine):
     deliveries = list(islice(store.follow("trainer", "default", wait_seconds=scaled(30.0)), 1))
     registry.register(msgspec.structs.replace(registry.read(engine.url), url="http://127.0.0.1:1"))
     assert asyncio.run(first_closed(settings)).group_id == deliveries[0].group.group_id
-    for one in deliveries:
-        one.ack()
+    with claim_run(store.redis, settings, "default"):
+        for one in deliveries:
+            one.ack()
+    group_id = deliveries[0].group.group_id
+    assert store.find_acknowledged("trainer", "default", [group_id, "other"]) == [group_id]
     return deliveries
 
 

@@ -97,6 +97,15 @@ def test_a_run_that_succeeds_may_have_equal_rewards_and_no_entropy():
     assert find_unhealthy(reports) == []
 
 
+def test_rewards_that_were_never_below_success_silence_nothing():
+    reports = [
+        report(step, success=1.0, num_dead_groups=6, by_task={"a": 1.0}, metrics={"entropy": 0.001})
+        for step in range(1, 12)
+    ]
+
+    assert {one.name for one in find_unhealthy(reports)} >= {"dead_groups", "entropy_low"}
+
+
 def test_a_fault_of_fewer_steps_than_the_window_is_no_finding():
     fault = {"num_fake_zeros": 20}
     reports = [*good_run(), report(25, **fault), report(26, **fault), report(27), report(28, **fault)]

@@ -117,6 +117,14 @@ def test_each_agent_has_the_teams_reward_and_its_own():
     ]
 
 
+def test_a_judge_whose_rewards_alone_differ_teaches_nothing():
+    one, other = (played(name, 1.0, "x", "judge", agent_judge=score) for name, score in (("a", 0.0), ("b", 1.0)))
+    distinct = played("c", 1.0, "x", "judge", agent_x=0.5)
+
+    assert not intake(AGENT, one, other).teaches
+    assert intake(AGENT, one, distinct).teaches
+
+
 def test_rewards_of_parts_change_nothing_for_a_rollout_as_a_whole():
     rule = CreditRule()
     with_parts = played("a", 1.0, "x", step_0=0.5, agent_x=3.0)

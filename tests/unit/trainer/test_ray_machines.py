@@ -49,7 +49,7 @@ def test_a_dry_run_tells_what_is_needed_of_the_cluster():
         "Ray cluster auto: 32 GPUs free, looked at when it starts",
         "  2 x 8 GPUs and 24 CPUs on one machine, for the trained model",
         "  8 x 2 GPUs and 4 CPUs on one machine, for one engine",
-        "  4 CPUs on any machine, for rows and rewards",
+        "  2 CPUs on any machine, for calls and rewards",
     ]
 
 
@@ -76,10 +76,14 @@ def test_engines_take_what_the_trained_model_leaves_even_on_its_machine():
 
 
 def test_cpus_beside_those_of_gpus_are_needed():
-    short = find_shortage(plan_needs(configure(gpus_per_node=2)), [FreeMachine("a", 2, 9)])
+    needs = plan_needs(configure(gpus_per_node=2))
+    short = find_shortage(needs, [FreeMachine("a", 2, 7)])
 
     assert short is not None
-    assert short.startswith("Ray cluster: expected 4 free CPUs beside those of GPUs, found 3 on 1 machine: a")
+    assert short.startswith("Ray cluster: expected 2 free CPUs beside those of GPUs, found 1 on 1 machine: a")
+    parts = [FreeMachine("a", 2, 6.5), FreeMachine("b", 0, 0.75), FreeMachine("c", 0, 0.75)]
+    assert find_shortage(needs, parts) is not None, "parts of CPUs on several machines start no actor"
+    assert find_shortage(needs, [FreeMachine("head", 0, 0), FreeMachine("a", 2, 8)]) is None
 
 
 def test_gpus_without_cpus_on_their_own_machine_do_not_count():
@@ -117,8 +121,9 @@ def test_a_machine_answers_a_token_only_where_it_sees_it(tmp_path: Path):
 
 def test_a_process_has_ended_also_when_another_has_its_number():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
-        created = psutil.Process(running.pid).create_time()
-        process, other = KnownProcess(running.pid, created, "engine"), KnownProcess(running.pid, created - 1, "engine")
+        process = KnownProcess.of(running.pid, "engine")
+        assert process.start_ticks is not None
+        other = process._replace(start_ticks=process.start_ticks - 1)
 
         assert Machine().find_ended([process, other]) == [other]
         Machine().kill([other])
@@ -136,3 +141,23 @@ def test_the_trainer_on_ray_takes_the_variables_of_its_starter_and_keeps_those_o
     adopt_environment({"CUDA_VISIBLE_DEVICES": "0,1", "AGENT_LAYER_DIR": "/shared", "WANDB_API_KEY": "k"})
 
     assert variables == {"CUDA_VISIBLE_DEVICES": "", "AGENT_LAYER_DIR": "/shared", "WANDB_API_KEY": "k"}
+
+
+def test_a_clock_that_is_set_ends_no_process(monkeypatch: pytest.MonkeyPatch):
+    process, begun = KnownProcess.of(os.getpid(), "rank 0"), psutil.boot_time()
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: begun + 1)
+
+    assert not process.has_ended
+
+
+def test_parts_on_one_machine_are_looked_at_together():
+    from trainer_adapter.cluster.nodes.watch import ServerProcesses, join_by_machine  # noqa: PLC0415  # see above
+
+    one, two, three = (KnownProcess(number, 0, f"rank {number}") for number in (1, 2, 3))
+    parts = [ServerProcesses("a", "10.0.0.1", [one]), ServerProcesses("b", "10.0.0.2", [two])]
+
+    assert join_by_machine([*parts, ServerProcesses("a", "10.0.0.1", [three])]) == [
+        ServerProcesses("a", "10.0.0.1", [one, three]),
+        ServerProcesses("b", "10.0.0.2", [two]),
+    ]
+    assert join_by_machine([]) == []

@@ -1,10 +1,12 @@
 """Configuration: three formats, one meaning, and no option without effect."""
 
+from math import inf
+
 import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
-from trainer_adapter.config import Schedule, SourceConfig, TrainConfig, load_config, write_config
+from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, TrainConfig, load_config, write_config
 from trainer_adapter.selection import GroupRamp
 
 YAML = """
@@ -59,6 +61,15 @@ def test_a_run_survives_being_written_down(tmp_path):
     assert load_config(path) == config
 
 
+def test_gradients_may_have_no_limit_which_survives_being_written_down(tmp_path):
+    path, written = tmp_path / "train.yaml", tmp_path / "written.json"
+    path.write_text("model: m\ntasks: t\nsteps: 1\noptimizer: {clip_grad: .inf}\n")
+    write_config(load_config(path), written)
+
+    assert load_config(written).optimizer == OptimizerConfig(clip_grad=inf)
+    assert load_config(written).optimizer.clip_grad > 1e300
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -68,6 +79,14 @@ def test_a_run_survives_being_written_down(tmp_path):
         ("rollouts: {partial: wait}", "partial"),
         ("algorithm: {estimator: magic}", "estimator"),
         ("rollouts: [", "expected the options"),
+        ("optimizer: {betas: [0.9, 1.0]}", r"optimizer.betas\[1\]"),
+        ("optimizer: {betas: [-0.1, 0.9]}", r"optimizer.betas\[0\]"),
+        ("optimizer: {learning_rate: {start: .inf}}", "optimizer.learning_rate.start: expected a finite number"),
+        ("optimizer: {weight_decay: .inf}", "optimizer.weight_decay: expected a finite number"),
+        ("optimizer: {clip_grad: .nan}", "optimizer.clip_grad: expected a finite number"),
+        ("optimizer: {clip_grad: -.inf}", "optimizer.clip_grad: expected a finite number"),
+        ("rollouts: {success_above: .nan}", "rollouts.success_above: expected a finite number"),
+        ("cluster: {verl: {a.b: [1, -.inf]}}", "cluster.verl.a.b.1: expected a finite number, found -inf"),
     ],
 )
 def test_a_knob_that_cannot_be_is_named(tmp_path, change, named):

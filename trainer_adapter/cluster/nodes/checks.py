@@ -30,7 +30,7 @@ _SHARED_SECONDS = 30.0
 """Until a file that another machine wrote is seen here; NFS may remember that there was none."""
 _POLL_SECONDS = 1.0
 _MAX_CHARACTERS = 300
-_ROWS = ("TransferQueueController", "transfer_queue")
+ROWS = ("TransferQueueController", "transfer_queue")
 """Name and namespace of the actor that has the rows of veRL's run; Ray has one of this name."""
 
 
@@ -60,7 +60,7 @@ def free_machines() -> list[FreeMachine]:
 
 
 def _other_run() -> str | None:
-    name, namespace = _ROWS
+    name, namespace = ROWS
     try:
         ray.get_actor(name, namespace=namespace)
     except ValueError:

@@ -1,6 +1,7 @@
 """What one machine of a Ray cluster tells of itself, and does for the run: methods of an actor on it."""
 
 import os
+import signal
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -24,18 +25,28 @@ class KnownProcess(NamedTuple):
     """A process, so that another with its number is not taken for it."""
 
     pid: int
-    created: float
-    """Time of creation as psutil has it."""
+    start_ticks: int | None
+    """When it began, in clock ticks since the machine started, which no change of its clock moves."""
     name: str
 
-    def find(self) -> psutil.Process | None:
-        """Return the process; None: it has ended."""
-        try:
-            found = psutil.Process(self.pid)
-            is_it = found.create_time() == self.created and found.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return None
-        return found if is_it else None
+    @classmethod
+    def of(cls, pid: int, name: str) -> "KnownProcess":
+        """Return the process that has this number now."""
+        return cls(pid, _read_start(pid), name)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone, or a zombie."""
+        return self.start_ticks is None or _read_start(self.pid) != self.start_ticks
+
+
+def _read_start(pid: int) -> int | None:
+    """Return the ``starttime`` of a process (man proc_pid_stat); None: it has ended."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in (b"Z", b"X") else int(fields[18])
 
 
 class MachineReport(NamedTuple):
@@ -84,14 +95,14 @@ class Machine:
 
     def find_ended(self, processes: Sequence[KnownProcess]) -> list[KnownProcess]:
         """Return those that have ended."""
-        return [one for one in processes if one.find() is None]
+        return [one for one in processes if one.has_ended]
 
     def kill(self, processes: Iterable[KnownProcess]) -> None:
         """Kill those that run."""
         for one in processes:
-            if found := one.find():
-                with suppress(psutil.NoSuchProcess):
-                    found.kill()
+            if not one.has_ended:
+                with suppress(ProcessLookupError):
+                    os.kill(one.pid, signal.SIGKILL)
 
     def kill_marked(self, name: str, value: str) -> list[int]:
         """Kill processes whose environment has this variable."""
@@ -101,9 +112,9 @@ class Machine:
 def list_engine_processes() -> list[KnownProcess]:
     """Return this process, a server, and those of its engine."""
     own = psutil.Process()
-    found = [KnownProcess(own.pid, own.create_time(), "server")]
+    found = [KnownProcess.of(own.pid, "server")]
     for below in own.children(recursive=True):
         with suppress(psutil.Error):
             if (title := " ".join(below.cmdline())).startswith(_ENGINE_TITLE):
-                found.append(KnownProcess(below.pid, below.create_time(), title.strip()))
+                found.append(KnownProcess.of(below.pid, title.strip()))
     return found

@@ -1,6 +1,7 @@
 """What a run needs of a Ray cluster, and whether free machines have it. Nothing here needs Ray."""
 
 from collections.abc import Iterator, Sequence
+from math import floor
 from typing import NamedTuple
 
 import msgspec
@@ -13,8 +14,8 @@ from trainer_adapter.config import ClusterConfig, TrainConfig
 
 _TRAINER_CPUS, _ENGINE_CPUS = 3, 2
 """CPUs that veRL reserves beside each GPU of the trained model, and of a separate engine."""
-_OTHER_CPUS = 4
-"""CPUs for veRL's rows (two actors), its balancer and its rewards; our loop reserves none."""
+_OTHER_CPUS = 2
+"""CPUs for veRL's balancer and its rewards; our loop and the rows reserve none."""
 _MAX_NAMED = 8
 
 
@@ -79,7 +80,7 @@ def write_needs(needs: ClusterNeeds, address: str) -> Iterator[str]:
     for pools, owner in ((needs.trainer, "for the trained model"), (needs.engines, "for one engine")):
         if pools:
             yield f"  {len(pools)} x {_pool(pools[0])} on one machine, {owner}"
-    yield f"  {_OTHER_CPUS} CPUs on any machine, for rows and rewards"
+    yield f"  {_OTHER_CPUS} CPUs on any machine, for calls and rewards"
 
 
 def find_shortage(needs: ClusterNeeds, machines: Sequence[FreeMachine]) -> str | None:
@@ -102,9 +103,9 @@ def find_shortage(needs: ClusterNeeds, machines: Sequence[FreeMachine]) -> str |
         place = min(fitting, key=lambda name: gpus[name])
         gpus[place] -= pool.num_gpus
         cpus[place] -= wanted
-    if (left := sum(cpus.values())) < _OTHER_CPUS:
+    if (left := sum(map(floor, cpus.values()))) < _OTHER_CPUS:  # each is of one machine
         return (
-            f"Ray cluster: expected {_OTHER_CPUS} free CPUs beside those of GPUs, found {left:g} on"
+            f"Ray cluster: expected {_OTHER_CPUS} free CPUs beside those of GPUs, found {left} on"
             f" {_describe(machines)}; give 'ray start' more with --num-cpus"
         )
     return None

@@ -4,6 +4,8 @@ Those of this machine are looked at here, others by an actor on theirs. A machin
 only slow to answer has not.
 """
 
+import os
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import ray
@@ -22,7 +24,7 @@ _KILL_SECONDS = 30.0
 
 
 class ServerProcesses(NamedTuple):
-    """Processes of a server, and where they are."""
+    """Processes of a server, or of other parts of a run on one machine, and where they are."""
 
     node_id: str
     address: str
@@ -48,6 +50,22 @@ def alive_nodes() -> dict[str, str]:
     return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
 
 
+def find_own_process(name: str) -> ServerProcesses:
+    """Return this process, under a name, and where it is."""
+    node_id, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+    return ServerProcesses(node_id, address, [KnownProcess.of(os.getpid(), name)])
+
+
+def join_by_machine(parts: Iterable[ServerProcesses]) -> list[ServerProcesses]:
+    """Return one for each machine, with all processes there."""
+    found: dict[str, ServerProcesses] = {}
+    for part in parts:
+        before = found.get(part.node_id)
+        processes = [*(before.processes if before else []), *part.processes]
+        found[part.node_id] = part._replace(processes=processes)
+    return list(found.values())
+
+
 def explain_end(server: ServerProcesses) -> ServerEnd | None:
     """Return what of a server has ended; None: all runs, or it is not known yet."""
     is_here = _is_here(server)
@@ -57,11 +75,10 @@ def explain_end(server: ServerProcesses) -> ServerEnd | None:
         try:
             call = _find_machine(server.node_id).find_ended.remote(server.processes)
             ended = cast("list[KnownProcess]", ray.get(call, timeout=_ANSWER_SECONDS))
-        except (GetTimeoutError, ActorUnavailableError):
-            return None
-        except (RayActorError, ActorUnschedulableError):
-            _MACHINES.pop(server.node_id, None)
-            is_alive = server.node_id in alive_nodes()
+        except (GetTimeoutError, RayActorError, ActorUnschedulableError) as error:
+            if not isinstance(error, GetTimeoutError | ActorUnavailableError):
+                _MACHINES.pop(server.node_id, None)
+            is_alive = server.node_id in alive_nodes()  # an actor that waits for a dead machine is only late
             return None if is_alive else ServerEnd(f"machine {server.address} has ended", is_machine=True)
     if not ended:
         return None
