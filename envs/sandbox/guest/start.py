@@ -23,7 +23,7 @@ from envs.sandbox.guest.keeper import end_everything, keep, kill_descendants, li
 from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
 from envs.sandbox.guest.oci import run_container
 from envs.sandbox.guest.packets import describe_error, receive_packet, send_packet
-from envs.sandbox.guest.server import Server, kill_others, list_processes
+from envs.sandbox.guest.server import Server, kill_others, list_processes, open_oom_score
 from envs.sandbox.guest.skeleton import USER
 from envs.sandbox.guest.zygote import serve_zygote
 
@@ -248,7 +248,7 @@ def _serve_alone(end: socket.socket, config: dict[str, object]) -> None:
         list_processes=lambda: list_descendants(os.getpid()),
     )
     try:
-        Server(end, rules).serve([])
+        Server(end, rules, open_oom_score()).serve([])
     finally:
         end_everything(cast("list[str]", config["left"]))  # as the keeper does, unless it was killed
 
@@ -279,6 +279,7 @@ def _serve_container(address: str) -> None:
         list_processes=list_processes,
         has_warm_python=not fields["has_image"],
     )
+    oom_score = open_oom_score()
     try:
         if fields.get("is_alone"):
             _become_other(user)
@@ -288,7 +289,7 @@ def _serve_container(address: str) -> None:
     except OSError as error:
         send_packet(end, {"error": describe_error(error)})
         return
-    Server(end, rules).serve(missing)
+    Server(end, rules, oom_score).serve(missing)
 
 
 def _connect(address: str) -> socket.socket:
