@@ -5,9 +5,10 @@ from typing import Final, cast
 
 import msgspec
 
-from agent_layer.errors import AgentFailedError, BadInputError, SandboxError, UnreachableError
+from agent_layer.errors import AgentFailedError, BadInputError, BoxExhaustedError, SandboxError, UnreachableError
 from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, PolicyFault, RolloutStatus
+from agent_layer.schema.sandbox import EndOfBox
 from tracer.core import describe_traceback
 
 CONTEXT_FULL: Final = "context_length_exceeded"
@@ -72,14 +73,14 @@ class EndedError(AgentFailedError):
 def classify_failure(error: BaseException) -> Ending:
     """Classify an agent's error, including the errors that caused it.
 
-    Out of turns, tokens or context: the policy used them up, and the attempt is scored. No answer, status 500 and
+    Out of turns, tokens, context or room in its box: the policy used them up, and the attempt is scored. No answer, 500 and
     above, or a lost sandbox: the infrastructure failed. Everything else is the agent's own fault.
     """
     if isinstance(error, EndedError):
         return error.ending
     chain = list(_chain(error))
     text = describe_error(error)
-    if any(is_out_of_budget(one) for one in chain):
+    if any(is_out_of_budget(one) or isinstance(one, BoxExhaustedError) for one in chain):
         return Ending(status="truncated", cause="policy", error=text)
     found = describe_traceback(error)
     if any(_is_infrastructure(one) for one in chain):
@@ -93,6 +94,11 @@ def is_out_of_budget(error: BaseException) -> bool:
         return True
     text = describe_error(error)
     return any(getattr(error, "code", None) == code or code in text for code in _LIMIT_CODES)
+
+
+def end_with_box(end: EndOfBox) -> Ending:
+    """Return how an attempt ends whose box did: what its own commands did to it is the policy's."""
+    return Ending(status="truncated" if end.cause == "policy" else "lost", cause=end.cause, error=end.why)
 
 
 def blame_policy(ending: Ending, fault: PolicyFault | None) -> Ending:

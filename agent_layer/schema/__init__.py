@@ -20,8 +20,8 @@ __getattr__, __all__ = face(
         "codec": "LogRecord check_storable decode decode_footer decode_known encode record_owner",
         "contamination.held_out": "HOLDOUT_LABEL HeldOutMatch HeldOutSet HeldOutTasks Holdout hold_out",
         "findings": (
-            "BREAK DISAGREES MISSED_FORM NO_POLICY_CALL REFUSED UNFINISHED UNREAD TrajectoryAlarm find_alarms"
-            " finding_kinds is_empty_answer prefix_break_cause"
+            "BREAK DISAGREES MISSED_FORM NO_POLICY_CALL REFUSED SELF_INFLICTED UNFINISHED UNREAD TrajectoryAlarm"
+            " find_alarms finding_kinds is_empty_answer prefix_break_cause"
         ),
         "ids": (
             "check_name content_hash derive_seed id_timestamp make_group_id make_rollout_id make_trajectory_id new_id"

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeAlias, TypeVar
 
-from agent_layer.errors import SandboxError
+from agent_layer.errors import BoxExhaustedError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Process, Sandbox, SandboxSpec
 from envs.sandbox import BoxRequest, Exec, ForwardingSandbox, Open
 
@@ -26,9 +26,11 @@ class BoxLog:
 
     @contextmanager
     def note_losses(self) -> Generator[None]:
-        """Remember the first loss; its error passes."""
+        """Remember the first box that the machine lost; its error passes."""
         try:
             yield
+        except BoxExhaustedError:  # by what is judged
+            raise
         except SandboxError as error:
             self.lost = self.lost or str(error)
             raise

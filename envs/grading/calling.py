@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from agent_layer.errors import BadInputError, SandboxError, UnreachableError
+from agent_layer.errors import BadInputError, BoxExhaustedError, SandboxError, UnreachableError
 from agent_layer.schema import Task, Trajectory, json_value, plain_number, read_score
 from envs.failures import ModelCallError, describe_error
 from envs.grading.scorer import Scorer, ScoringContext, Verdict
@@ -27,6 +27,9 @@ async def call_scorer(scorer: AnyScorer, context: ScoringContext) -> Verdict:
             answer: object = await call_function(scorer.score, context)
         else:
             answer = await call_function(scorer, context.task, context.trajectory, context.result)
+    except BoxExhaustedError as error:  # what is judged did that, so it earns nothing
+        scores = dict.fromkeys(context.task.rewards, 0.0) or {only_reward(context.task): 0.0}
+        return Verdict(scores=scores, evidence={"error": describe_error(error)})
     except (SandboxError, UnreachableError) as error:
         return Verdict(status="infra_error", evidence={"error": describe_error(error)})
     except ModelCallError as error:

@@ -33,10 +33,10 @@ from agent_layer.errors import (
     UnreachableError,
 )
 from agent_layer.schema import MISSED_FORM, NO_POLICY_CALL, Outcome, PhaseTimes, Reward, rollout_reward
-from agent_layer.schema.sandbox import SandboxUsage
+from agent_layer.schema.sandbox import EndOfBox, SandboxUsage
 from agent_layer.state import explain_no_policy_call
 from agent_layer.store import read_rewards
-from envs.failures import Ending, RefusedTaskError, blame_policy
+from envs.failures import Ending, RefusedTaskError, blame_policy, end_with_box
 from envs.hosts import STOPPED, AgentRun, StopReason, blame_boxed_command
 from envs.sandbox import AttemptSandbox
 from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_report, make_rewards, missing_scores
@@ -72,7 +72,7 @@ class Attempt:
         self._outcome: Outcome | None = None
         """The recorded end; the first one stands, so there is never a second."""
         self._lost_box: Ending | None = None
-        """How the attempt ends because its box was lost; None: it was not."""
+        """How the attempt ends because its box did; None: it has not."""
         self._ending_boxes: asyncio.Task[SandboxUsage | None] | None = None
 
     async def run(self) -> None:
@@ -231,7 +231,8 @@ class Attempt:
     async def _close_box(self, rollout: Rollout, end: RunEnd) -> RunEnd:
         """Freeze the agent's box or directory, take the artifacts of an attempt that may count, and end the box.
 
-        A box that was lost hides what the agent did in it, so the attempt is lost, whatever the agent returned.
+        A box that the machine lost hides what the agent did in it, so the attempt is lost, whatever the agent returned.
+        One that its own commands ended is the policy's: the attempt is scored without its files.
         """
         if isinstance(rollout.box, AttemptSandbox):
             await self._context.sandboxes.disconnect(self.lease, rollout.box)
@@ -248,8 +249,8 @@ class Attempt:
         ending, findings = judge_files(end.ending, files)
         return replace(end, ending=ending, findings=findings, artifacts=files.archive, sandbox=files.usage)
 
-    def _lose_box(self, why: str) -> None:
-        self._lost_box = Ending(status="lost", cause="infra", error=why)
+    def _lose_box(self, end: EndOfBox) -> None:
+        self._lost_box = end_with_box(end)
         self.stop("limit", self._lost_box)
 
     async def _conclude(self, phase: Closing | Scoring | Sealing) -> Scoring | Sealing | Done:

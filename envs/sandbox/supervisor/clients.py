@@ -1,6 +1,7 @@
 """One connected client of the supervisor: agents, scorers and commands, each with a capability."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Coroutine
 from typing import assert_never
@@ -8,7 +9,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
+from agent_layer.errors import AgentLayerError, BadInputError, BoxExhaustedError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
 from envs.channel import MAX_MESSAGE_LENGTH, Channel
 from envs.sandbox.requests import CloseBox, Exec, Fork, Open, Pack, Read
@@ -34,6 +35,10 @@ _HELLO_SECONDS = 10.0
 """Seconds for a client to present its capability."""
 _MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
+_EXHAUSTED = frozenset(
+    (errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
+)
+"""Errors of file operations that commands of the box bring about: it is full, or a file is longer than is read."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
 _NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
 _log = logging.getLogger(__name__)
@@ -140,14 +145,19 @@ class Client:
             return await self._use(box, request, grant)
         except SandboxError as error:
             if box.id in grant.boxes and not await box.is_alive():
-                grant.owner.lose(str(error))
+                grant.owner.note_end(box, grant, str(error))
+            raise
+        except OSError as error:
+            if error.errno in _EXHAUSTED and grant.owner.has_run(grant.role):
+                raise BoxExhaustedError(error.errno, error.strerror, error.filename) from error
             raise
 
     async def _use(self, box: Sandbox, request: BoxCall, grant: Grant) -> object:
         match request:
             case Exec():
                 bounded = replace(request, max_output=min(request.max_output, MAX_MESSAGE_LENGTH >> 1))
-                return self._note_result(box, grant, await bounded.perform(box))
+                with grant.owner.running_command(grant.role):
+                    return self._note_result(box, grant, await bounded.perform(box))
             case Read():
                 return await replace(request, max_bytes=min(request.max_bytes, MAX_MESSAGE_LENGTH >> 1)).perform(box)
             case Pack():
@@ -187,8 +197,8 @@ class Client:
 
     def _note_result(self, box: Sandbox, grant: Grant, result: ExecResult) -> ExecResult:
         grant.owner.count_exec(grant.role, result)
-        if result.status == "gone" and box.id in grant.boxes:
-            grant.owner.lose(f"sandbox {box.id}: the box was lost while a command ran")
+        if (result.status == "gone" or box.ended is not None) and box.id in grant.boxes:
+            grant.owner.note_end(box, grant, f"sandbox {box.id}: the box was lost while a command ran")
         return result
 
     async def _run_live(self, number: int, request: Open, grant: Grant) -> None:
@@ -200,7 +210,8 @@ class Client:
             live = self._live[number] = LiveStdio(process, number, self.channel)
             live.start()
             try:
-                result = self._note_result(box, grant, await live.wait())
+                with grant.owner.running_command(grant.role):
+                    result = self._note_result(box, grant, await live.wait())
                 self.channel.send(Answer(number=number, value=msgspec.Raw(msgspec.msgpack.encode(result))))
                 await live.wait_for_output()
             finally:
