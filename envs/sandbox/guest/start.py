@@ -19,8 +19,8 @@ from typing import cast
 
 from envs.sandbox.guest import kernel
 from envs.sandbox.guest.jobs import Rules
-from envs.sandbox.guest.keeper import end_everything, keep, kill_descendants, list_descendants, serve_reaper
-from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
+from envs.sandbox.guest.keeper import end_everything, keep, kill_descendants, list_ancestors, list_descendants, serve_reaper
+from envs.sandbox.guest.lockdown import Limits, give_up_rights, protect_from_signals, seal_server
 from envs.sandbox.guest.oci import run_container
 from envs.sandbox.guest.packets import describe_error, receive_packet, send_packet
 from envs.sandbox.guest.server import Server, kill_others, list_processes, open_oom_score
@@ -238,12 +238,13 @@ def _serve_alone(end: socket.socket, config: dict[str, object]) -> None:
     for number in _SERVE_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "subreaper")
+    above = [os.getpid(), *list_ancestors()]
     rules = Rules(
         workdir=cast("str", config["workdir"]),
         variables=cast("dict[str, str]", config["variables"]),
         limits=Limits(**cast("dict[str, int]", config["limits"])),
         watched_bytes=cast("int | None", config["watched_bytes"]),
-        give_up_rights=lambda: None,
+        give_up_rights=lambda: protect_from_signals(above),
         kill_others=kill_descendants,
         list_processes=lambda: list_descendants(os.getpid()),
     )

@@ -35,10 +35,14 @@ _HELLO_SECONDS = 10.0
 """Seconds for a client to present its capability."""
 _MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
-_EXHAUSTED = frozenset(
-    (errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
+_SELF_INFLICTED = frozenset(
+    (
+        *(errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC),
+        *(errno.EACCES, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO),
+    )
 )
-"""Errors of file operations that commands of the box bring about: it is full, or a file is longer than is read."""
+"""Errors of file operations that commands of the box bring about: it is full, or a file is too long or no file. One that
+is missing is the agent's to expect."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
 _NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
 _log = logging.getLogger(__name__)
@@ -148,7 +152,7 @@ class Client:
                 grant.owner.note_end(box, grant, str(error))
             raise
         except OSError as error:
-            if error.errno in _EXHAUSTED and grant.owner.has_run(grant.role):
+            if error.errno in _SELF_INFLICTED and grant.owner.has_run(grant.role):
                 raise BoxExhaustedError(error.errno, error.strerror, error.filename) from error
             raise
 

@@ -102,9 +102,9 @@ WAYS = {
     "spin_everywhere": _FORK + "while True: pass",
     # signals
     "kill_all": "import os, signal\nos.kill(-1, signal.SIGKILL)",
-    "kill_server": "import os, signal\ntry: os.kill(1, signal.SIGKILL)\nexcept OSError: pass\nos.kill(os.getppid() or 1, signal.SIGKILL)",
-    "stop_server": "import os, signal\nos.kill(os.getppid() or 1, signal.SIGSTOP)",
-    "signal_server": "import os\nfor n in range(1, 32):\n    try: os.kill(os.getppid() or 1, n)\n    except OSError: pass",
+    "kill_server": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
+    "stop_server": "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)",
+    "signal_server": "import os\nfor n in range(1, 32):\n    try: os.kill(os.getppid(), n)\n    except OSError: pass",
     "stop_itself": "import os, signal\nos.kill(0, signal.SIGSTOP)",
     "ignore_signals": "import signal, time\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except OSError: pass\ntime.sleep(600)",
     # hanging closes, lost connections
@@ -113,6 +113,11 @@ WAYS = {
     "descriptors_written": "import os\nfor n in range(3, 256):\n    try: os.write(n, b'{\"id\": 1, \"status\": 0}')\n    except OSError: pass",
     "core_dumped": "import os\nos.abort()",
 }
+SAFE_ON_HOSTS = (
+    "memory memory_of_children children_left answer_is_a_pipe answer_is_long output output_of_errors sleep spin"
+    " kill_server stop_server ignore_signals output_kept_open everything_closed core_dumped"
+).split()
+"""Ways that harm no machine where nothing is between them and it: kind process. The others must never run there."""
 QUICK = (
     "memory memory_of_children kernel_pipes_steered fork_bomb files disk output sleep kill_server output_kept_open"
     " answer_is_long"
