@@ -46,7 +46,7 @@ __getattr__, __all__ = face(
             "CaptureLevel Content ContentRef GraphPlace PartSource PromptDelta Role StepPart StepStatus Usage"
             " is_caller_note requested_tool_names"
         ),
-        "task": "NOT_SAMPLING History ShortGroupPolicy SideCall Split check_side_calls hash_input",
+        "task": "NOT_SAMPLING History ShortGroupPolicy SideCall Split WallFault check_side_calls hash_input",
         "trace": "TraceContext derive_span_id derive_trace_id parse_trace",
         "training": (
             "AdvantageRule CheckpointRef DistillRule ExcludedRollout LengthRule LongRows Overlong StepRef"

@@ -9,7 +9,7 @@ import msgspec
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import BadInputError
-from agent_layer.schema import SELF_INFLICTED, Content, Task, content_hash
+from agent_layer.schema import Content, Task, content_hash
 from agent_layer.schema.sandbox import EndOfBox, SandboxSpec, SandboxUsage
 from agent_layer.settings import Settings
 from envs.commands import CommandTarget
@@ -147,9 +147,6 @@ def judge_files(ending: Ending, files: CollectedFiles) -> tuple[Ending, tuple[st
     truncated: the policy wrote more than it may, as with tokens. So does a box that its own commands ended.
     """
     findings = tuple(f"{_MISSING}: {path}" for path in files.missing)
-    ends = [] if files.usage is None else files.usage.ends
-    if any(one.cause == "policy" for one in ends):
-        findings = (SELF_INFLICTED, *findings)
     if files.end is not None:
         return (end_with_box(files.end) if ending.status != "truncated" else ending), findings
     if not files.too_large:

@@ -71,7 +71,11 @@ def _restrict_by_landlock(writable: list[str]) -> bool:
     if not version:
         return False
     rights = _RIGHTS[max(known for known in _RIGHTS if known <= version)]
-    rules = {"/": _READ, "/dev": _READ | _WRITE_FILE | _TRUNCATE | _DEVICE_CONTROL, "/proc": _READ}  # not their own oom_score_adj
+    rules = {
+        "/": _READ,
+        "/dev": _READ | _WRITE_FILE | _TRUNCATE | _DEVICE_CONTROL,
+        "/proc": _READ,
+    }  # not their own oom_score_adj
     rules |= dict.fromkeys(writable, rights)
     kernel.restrict_files(rights, _ALL_SCOPES if version >= _SCOPES_SINCE else 0, rules)
     return True

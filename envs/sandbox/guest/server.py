@@ -121,7 +121,9 @@ class Server:
 
     def _fork(self, run: Callable[[], int]) -> int:
         """Fork a child that runs a function as the box's user, and exits with what it returns; return its id."""
-        os.write(self._oom_score, _KILLED_FIRST)  # a child inherits it, and so dies before this server, which reports it
+        os.write(
+            self._oom_score, _KILLED_FIRST
+        )  # a child inherits it, and so dies before this server, which reports it
         pid: int | None = None
         try:
             pid = os.fork()

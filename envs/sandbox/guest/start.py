@@ -19,7 +19,14 @@ from typing import cast
 
 from envs.sandbox.guest import kernel
 from envs.sandbox.guest.jobs import Rules
-from envs.sandbox.guest.keeper import end_everything, keep, kill_descendants, list_ancestors, list_descendants, serve_reaper
+from envs.sandbox.guest.keeper import (
+    end_everything,
+    keep,
+    kill_descendants,
+    list_ancestors,
+    list_descendants,
+    serve_reaper,
+)
 from envs.sandbox.guest.lockdown import Limits, give_up_rights, protect_from_signals, seal_server
 from envs.sandbox.guest.oci import run_container
 from envs.sandbox.guest.packets import describe_error, receive_packet, send_packet

@@ -70,9 +70,7 @@ def judge_end(watch: BoxWatch, after: CgroupUsage, how: How, *, cpu_before: floa
         why = f"its commands kept it busy for {busy_seconds:.1f} s of CPU, so that none of them could be killed"
     else:
         cause, reason, why = "infra", how, _describe_loss(watch, blame, how)
-    return EndOfBox(
-        box=watch.box, cause=cause, reason=reason, why=f"sandbox {watch.box}: {why}", ended_at=time.time()
-    )
+    return EndOfBox(box=watch.box, cause=cause, reason=reason, why=f"sandbox {watch.box}: {why}", ended_at=time.time())
 
 
 def _describe_loss(watch: BoxWatch, blame: Literal["infra"] | None, how: How) -> str:

@@ -111,8 +111,13 @@ class CommandTime(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float = 0.0
     """In which at least one ran, so far."""
-    is_running: bool = False
-    """Whether one runs now."""
+    quiet_seconds: float | None = None
+    """Since the last one ended; 0 while one runs, None: none has begun."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether one runs now."""
+        return self.quiet_seconds == 0
 
 
 class GetCommandTime(_Message, frozen=True, kw_only=True):
@@ -140,7 +145,17 @@ class ListOffers(_Message, frozen=True, kw_only=True):
 
 
 OwnerRequest: TypeAlias = (
-    TakeBox | Collect | AllowScoring | EndScoring | EndOwner | GetUsage | GetCommandTime | Expect | GetStats | ListBoxes | ListOffers
+    TakeBox
+    | Collect
+    | AllowScoring
+    | EndScoring
+    | EndOwner
+    | GetUsage
+    | GetCommandTime
+    | Expect
+    | GetStats
+    | ListBoxes
+    | ListOffers
 )
 
 

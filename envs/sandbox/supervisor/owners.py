@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError
+from agent_layer.infra import BusyClock
 from agent_layer.schema.sandbox import EndOfBox, ExecResult, Sandbox, SandboxSpec, SandboxUsage
 from envs.sandbox.patterns import expand_patterns
 from envs.sandbox.supervisor.messages import BoxFacts, CollectedFiles, CommandTime
@@ -139,7 +140,7 @@ class Owner:
         self._boot_seconds: float | None = None
         self._agent_meter, self._scorer_meter = _Meter(), _Meter()
         self._num_scoring_boxes = 0
-        self._commands = _CommandClock()
+        self._commands = BusyClock()
         self._ends: dict[str, EndOfBox] = {}
         """By box."""
 
@@ -163,12 +164,13 @@ class Owner:
     @contextmanager
     def running_command(self, role: Role) -> Generator[None]:
         """Context manager for a command, whose time counts if it is the agent's."""
-        with self._commands.run() if role == "agent" else nullcontext():
+        with self._commands.running() if role == "agent" else nullcontext():
             yield
 
     def command_time(self) -> CommandTime:
         """Return how the commands of the agent spend its time."""
-        return self._commands.read()
+        clock = self._commands
+        return CommandTime(seconds=clock.busy_seconds, quiet_seconds=clock.quiet_seconds)
 
     def note_end(self, box: Sandbox, grant: Grant, why: str) -> None:
         """Note that a box has ended; that of the agent ends its attempt.
@@ -246,7 +248,7 @@ class Owner:
             num_scoring_boxes=self._num_scoring_boxes,
             box_seconds=None if self.agent is None else self.agent.box_seconds(),
             scoring_box_seconds=sum(one.box_seconds() for one in scorers) if self._num_scoring_boxes else None,
-            command_seconds=self._commands.read().seconds,
+            command_seconds=self._commands.busy_seconds,
             ends=[*self._ends.values()],
         )
 
@@ -263,30 +265,6 @@ class Owner:
         if archive is None or len(archive) > max_bytes:
             return CollectedFiles(archive=_EMPTY_ARCHIVE, too_large=True, usage=self.usage())
         return CollectedFiles(archive=archive, missing=missing, usage=self.usage())
-
-
-class _CommandClock:
-    """Time in which at least one command runs."""
-
-    def __init__(self) -> None:
-        self._num_running = 0
-        self._began_at = self._seconds = 0.0
-
-    @contextmanager
-    def run(self) -> Generator[None]:
-        if not self._num_running:
-            self._began_at = time.monotonic()
-        self._num_running += 1
-        try:
-            yield
-        finally:
-            self._num_running -= 1
-            if not self._num_running:
-                self._seconds += time.monotonic() - self._began_at
-
-    def read(self) -> CommandTime:
-        running = time.monotonic() - self._began_at if self._num_running else 0.0
-        return CommandTime(seconds=self._seconds + running, is_running=self._num_running > 0)
 
 
 class _Meter:

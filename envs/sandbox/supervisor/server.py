@@ -221,7 +221,9 @@ class Supervisor:
         seconds = time.monotonic() - began
         owner.give_box(box, grant, seconds)
         if request.lifetime_seconds is not None:
-            why = make_loss(box.id, f"sandbox {box.id}: it lived longer than sandbox_seconds ({request.lifetime_seconds:g})")
+            why = make_loss(
+                box.id, f"sandbox {box.id}: it lived longer than sandbox_seconds ({request.lifetime_seconds:g})"
+            )
             owner.timer = asyncio.get_running_loop().call_later(request.lifetime_seconds, self._expire, owner, why)
         address = f"{self._path}#{self._capabilities.mint(grant)}"
         return TakenBox(facts=describe_box(box), address=address, boot_seconds=seconds)

@@ -3,16 +3,20 @@
 import asyncio
 import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from agent_layer.schema import SELF_INFLICTED, Limits
 from envs.sandbox import Resources, SandboxSpec
 
 from ...boxes import require_kind
+from ...waiting import scaled, within
 from ..sandbox.leftovers import find_by_argument, list_descendants
 from ..sandbox_attempts.conftest import read_stored
-from .conftest import make_task, open_harness
+from .conftest import make_client, make_task, open_harness
 from .washing import QUICK, SAFE_ON_HOSTS, WAYS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -81,7 +85,6 @@ async def hold(view, rollout):
         await asyncio.sleep(SECONDS)
         await box.write("note", b"x" * 1000)
         await box.exec(["true"], seconds=SECONDS)
-    return None
 
 
 async def return_way(view, _rollout):
@@ -113,7 +116,135 @@ def find_washed(played):
     return {name: tries for name, tries in played.items() if [one[2] for one in tries] != [0.0]}
 
 
-@pytest.mark.parametrize("names", [QUICK, pytest.param([*WAYS], marks=pytest.mark.long)], ids=["quick", "all"])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize("names", [QUICK, pytest.param([*WAYS], marks=LONG)], ids=["quick", "all"])
 @pytest.mark.parametrize("kind", kinds("namespace", "session", "oci", "process"))
 async def test_a_command_washes_no_zero(harness, kind, names):
     assert find_washed(await play(harness, act, kind, names)) == {}
+
+
+@pytest.mark.parametrize("kind", kinds("namespace", "session", "oci"))
+async def test_what_runs_beside_the_agent_washes_no_zero(harness, kind):
+    names = ["memory_steered", "kernel_tcp_sockets_steered", "fork_bomb", "thread_bomb", "disk", "files", "output"]
+
+    assert find_washed(await play(harness, hold, kind, names if kind != "namespace" else names[:3])) == {}
+
+
+@pytest.mark.parametrize("names", [QUICK[:5], pytest.param([*WAYS], marks=LONG)], ids=["quick", "all"])
+@pytest.mark.parametrize("kind", kinds("namespace", "session", "oci", "process"))
+async def test_judged_code_washes_no_zero_in_the_box_of_its_scorer(harness, kind, names):
+    assert find_washed(await play(harness, return_way, kind, names, scorer="RunsTwice")) == {}
+
+
+async def spend(view, rollout):
+    """Spend the time of the task as its input says; later attempts are right at once."""
+    if rollout.attempt:
+        return "42"
+    match view.input["on"]:
+        case "a command":
+            await rollout.sandbox.exec(["sleep", "600"], seconds=600)
+        case "commands":
+            for _ in range(20):
+                await rollout.sandbox.exec(["sleep", str(view.input["unit"])])
+        case "its own":
+            await asyncio.sleep(600)
+        case "an engine":
+            async with make_client() as client:
+                await client.chat.completions.create(model="any", messages=[{"role": "user", "content": "hi"}])
+    return None
+
+
+POLICY, INFRA, USER = ("truncated", "policy", 0.0), ("lost", "infra", None), ("failed", "user", None)
+TIMES = {
+    ("a command", "auto"): POLICY,
+    ("commands", "auto"): POLICY,
+    ("its own", "auto"): USER,
+    ("an engine", "auto"): INFRA,
+    ("a command", "user"): USER,
+    ("its own", "policy"): POLICY,
+}
+
+
+async def test_the_end_of_time_is_the_fault_of_what_took_it(harness):
+    require_kind("namespace")
+    harness.engine.token_seconds = 600.0
+    tasks = [
+        make_task(
+            f"time-{number}",
+            sandbox=SandboxSpec(kind="namespace", resources=RESOURCES),
+            scorer="washing_scorers:score",
+            input={"on": on, "unit": scaled(2.0) / 10},
+            limits=Limits(wall_seconds=scaled(2.0), wall_fault=fault),
+        )
+        for number, (on, fault) in enumerate(TIMES)
+    ]
+    try:
+        async with harness.worker(spend, slots=len(tasks)):
+            states = await harness.wait(await harness.submit(*tasks))
+    finally:
+        harness.engine.token_seconds = 0.0
+
+    found = [(await read_stored(harness, task, state))[0] for task, state in zip(tasks, states, strict=True)]
+    ends = [(one.outcome.status, one.outcome.cause, one.reward) for one in found]
+    assert dict(zip(TIMES, ends, strict=True)) == TIMES
+    assert [SELF_INFLICTED in one.outcome.findings for one in found] == [True, True, False, False, False, False]
+
+
+async def test_a_command_that_runs_is_no_idle_agent(harness):
+    require_kind("namespace")
+    limits = Limits(idle_seconds=scaled(1.0))
+    task = make_task("busy", sandbox=SandboxSpec(kind="namespace"), scorer="washing_scorers:score", limits=limits)
+
+    async def agent(_view, rollout):
+        await rollout.sandbox.exec(["sleep", str(3 * limits.idle_seconds)], seconds=600)
+
+    async with harness.worker(agent):
+        (state,) = await harness.wait(await harness.submit(task))
+
+    (found,) = await read_stored(harness, task, state)
+    assert (found.outcome.status, found.reward) == ("completed", 0.0)
+
+
+@pytest.mark.parametrize("is_commanding", [True, pytest.param(False, marks=LONG)], ids=["commanding", "quiet"])
+@pytest.mark.parametrize("kind", kinds("namespace", "session", "oci", "process"))
+@pytest.mark.parametrize("fault", ["server", "all beneath the supervisor", "supervisor"])
+async def test_what_the_machine_does_is_no_zero(harness, kind, fault, is_commanding):
+    require_kind(kind)
+    name = f"{kind}-{fault.replace(' ', '-')}-{is_commanding}"
+    task = make_task(name, sandbox=SandboxSpec(kind=kind, resources=RESOURCES), scorer="washing_scorers:score")
+    is_up, is_seen, is_quiet = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def agent(_view, rollout):
+        if rollout.attempt:
+            return "42"
+        async with rollout.sandbox.open(["sh", "-c", "echo; read x", name, ""]) as process:
+            await process.stdout.readline()
+            is_up.set()
+            await is_seen.wait()
+            if is_commanding:
+                await process.wait()
+        is_quiet.set()
+        await asyncio.sleep(600)
+
+    async with harness.worker(agent):
+        groups = await harness.submit(task)
+        async with within(60, "its command to run"):
+            await is_up.wait()
+        below = list_descendants()
+        (command,) = find_by_argument(below, name)
+        (supervisor,) = find_by_argument(below, "envs.sandbox.supervisor")
+        server = int(Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[1])
+        is_seen.set()
+        if not is_commanding:
+            await is_quiet.wait()
+        victims = {"server": [server], "supervisor": [supervisor]}.get(fault) or list_descendants(supervisor)
+        for one in victims:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        (state,) = await harness.wait(groups)
+
+    first, *others = await read_stored(harness, task, state)
+    assert (first.outcome.status, first.outcome.cause, first.reward) == INFRA
+    assert [one.reward for one in others] == [1.0]

@@ -79,13 +79,27 @@ WAYS = {
     **{f"kernel_{name}_steered": _LOWER_SCORE + _FORK + code + _HOLD for name, code in _KERNEL.items()},
     # processes
     "fork_bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
-    "thread_bomb": "import threading, time\nwhile True:\n    try: threading.Thread(target=time.sleep, args=(60,)).start()\n    except RuntimeError: pass",
-    "children_left": "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        os.setsid(); time.sleep(60); os._exit(0)",
+    "thread_bomb": """
+import threading, time
+while True:
+    try: threading.Thread(target=time.sleep, args=(60,)).start()
+    except RuntimeError: pass
+""",
+    "children_left": """
+import os, time
+for _ in range(20):
+    if os.fork() == 0:
+        os.setsid(); time.sleep(60); os._exit(0)
+""",
     # files
     "files": "i = 0\nwhile True:\n    open(f'f{i}', 'w').close(); i += 1",
     "folders_deep": "import os\nwhile True:\n    os.mkdir('x' * 200); os.chdir('x' * 200)",
     "workdir_closed": "import os\nos.chmod('.', 0)",
-    "answer_is_a_folder_of_many": "import os\nos.mkdir('answer')\nfor i in range(400): open(f'answer/{i}', 'w').close()",
+    "answer_is_a_folder_of_many": """
+import os
+os.mkdir('answer')
+for i in range(400): open(f'answer/{i}', 'w').close()
+""",
     "answer_is_a_pipe": "import os\nos.mkfifo('answer')",
     "answer_is_long": "f = open('answer', 'wb')\nfor _ in range(12): f.write(bytes(1 << 20))",
     # disk
@@ -106,20 +120,29 @@ WAYS = {
     "stop_server": "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)",
     "signal_server": "import os\nfor n in range(1, 32):\n    try: os.kill(os.getppid(), n)\n    except OSError: pass",
     "stop_itself": "import os, signal\nos.kill(0, signal.SIGSTOP)",
-    "ignore_signals": "import signal, time\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except OSError: pass\ntime.sleep(600)",
+    "ignore_signals": """
+import signal, time
+for n in range(1, 32):
+    try: signal.signal(n, signal.SIG_IGN)
+    except OSError: pass
+time.sleep(600)
+""",
     # hanging closes, lost connections
     "output_kept_open": "import os, time\nif os.fork() == 0:\n    os.setsid(); time.sleep(60)",
     "everything_closed": "import os, time\nos.closerange(0, 4096)\ntime.sleep(600)",
-    "descriptors_written": "import os\nfor n in range(3, 256):\n    try: os.write(n, b'{\"id\": 1, \"status\": 0}')\n    except OSError: pass",
+    "descriptors_written": 'import os\nfor n in range(3, 256):\n    try: os.write(n, b\'{"id": 1, "status": 0}\')\n    except OSError: pass',
     "core_dumped": "import os\nos.abort()",
 }
-SAFE_ON_HOSTS = (
-    "memory memory_of_children children_left answer_is_a_pipe answer_is_long output output_of_errors sleep spin"
-    " kill_server stop_server ignore_signals output_kept_open everything_closed core_dumped"
-).split()
+SAFE_ON_HOSTS = frozenset(
+    {
+        *("memory", "memory_of_children", "children_left", "answer_is_a_pipe", "answer_is_long", "output", "spin"),
+        *("output_of_errors", "sleep", "kill_server", "stop_server", "ignore_signals", "output_kept_open"),
+        *("everything_closed", "core_dumped"),
+    }
+)
 """Ways that harm no machine where nothing is between them and it: kind process. The others must never run there."""
 QUICK = (
-    "memory memory_of_children kernel_pipes_steered fork_bomb files disk output sleep kill_server output_kept_open"
-    " answer_is_long"
-).split()
+    *("memory", "kernel_pipes_steered", "fork_bomb", "files", "disk", "output", "sleep", "kill_server"),
+    *("output_kept_open", "answer_is_long"),
+)
 """Ways that ``make test`` tries, one of each sort; ``make test-all`` tries all."""
