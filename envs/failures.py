@@ -23,6 +23,7 @@ _OUT_OF_TURNS: Final = frozenset(
     }
 )
 """Errors by which frameworks say that the policy used up the turns or tokens that its agent allows."""
+_OUT_OF_TIME: Final = " seconds is used up"
 _POLICY_SHARE, _INFRA_SHARE = 0.5, 0.2
 _MAX_ERROR_LENGTH = 2000
 _SCRUBBER = KeyScrubber(())
@@ -76,8 +77,8 @@ class EndedError(AgentFailedError):
 def classify_failure(error: BaseException) -> Ending:
     """Classify an agent's error, including the errors that caused it.
 
-    Out of turns, tokens, context or room in its box: the policy used them up, and the attempt is scored. No answer, 500 and
-    above, or a lost sandbox: the infrastructure failed. Everything else is the agent's own fault.
+    Out of turns, tokens, context or room in its box: the policy used them up, and the attempt is scored. No answer,
+    status 500 and above, or a lost sandbox: the infrastructure failed. Everything else is the agent's own fault.
     """
     if isinstance(error, EndedError):
         return error.ending
@@ -118,6 +119,11 @@ class TimeSpent(msgspec.Struct, frozen=True, kw_only=True):
     """In which it waited for an engine or the gateway."""
     is_commanding: bool = False
     """Whether a command of its own ran at the end."""
+
+
+def is_out_of_time(ending: Ending) -> bool:
+    """Whether the gateway refused a call because the attempt's time was over, which says nothing of what took it."""
+    return (ending.status, ending.cause) == ("truncated", "policy") and _OUT_OF_TIME in (ending.error or "")
 
 
 def blame_for_time(error: str, spent: TimeSpent, fault: WallFault) -> Ending:

@@ -37,7 +37,15 @@ from agent_layer.schema.sandbox import EndOfBox, SandboxUsage
 from agent_layer.state import explain_no_policy_call
 from agent_layer.store import read_rewards
 from envs.commands import CommandTarget
-from envs.failures import Ending, RefusedTaskError, TimeSpent, blame_for_time, blame_policy, end_with_box
+from envs.failures import (
+    Ending,
+    RefusedTaskError,
+    TimeSpent,
+    blame_for_time,
+    blame_policy,
+    end_with_box,
+    is_out_of_time,
+)
 from envs.hosts import STOPPED, AgentRun, StopReason
 from envs.sandbox import AttemptSandbox, CommandTime
 from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_report, make_rewards, missing_scores
@@ -249,14 +257,15 @@ class Attempt:
 
     async def _run_agent(self, running: Running) -> Closing | HandingOver:
         ran = await running.agent_run.wait(self._context.settings.close_seconds)
+        ending = await self._end_for_time() if is_out_of_time(ran.ending) else ran.ending
         end = RunEnd(
-            ending=ran.ending,
-            lease_ending=_choose_lease_ending(ran.ending, self._stop),
+            ending=ending,
+            lease_ending=_choose_lease_ending(ending, self._stop),
             result=ran.result,
             times=msgspec.structs.replace(running.times, run_seconds=ran.seconds),
         )
         end = await self._close_box(running.rollout, end)
-        if self._resumability.continues_elsewhere(ran.ending.status, self._stop):
+        if self._resumability.continues_elsewhere(ending.status, self._stop):
             return HandingOver(rollout=running.rollout, end=end)
         return Closing(rollout=running.rollout, end=end)
 

@@ -41,8 +41,8 @@ _SELF_INFLICTED = frozenset(
         *(errno.EACCES, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO),
     )
 )
-"""Errors of file operations that commands of the box bring about: it is full, or a file is too long or no file. One that
-is missing is the agent's to expect."""
+"""Errors of file operations that commands of the box bring about: it is full, or a file is too long or no file.
+An agent has to expect that one is missing."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
 _NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
 _log = logging.getLogger(__name__)

@@ -58,7 +58,7 @@ async def harness(module_settings):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _scorers(write_shared_module, tmp_path_factory):
+def _scorers(write_shared_module):
     folder = write_shared_module("washing_scorers", SCORER)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
@@ -207,6 +207,15 @@ async def test_a_command_that_runs_is_no_idle_agent(harness):
     assert (found.outcome.status, found.reward) == ("completed", 0.0)
 
 
+def find_victims(fault, name):
+    """Processes to kill: the parent of a box's command, the supervisor, or all below that."""
+    below = list_descendants()
+    (command,) = find_by_argument(below, name)
+    (supervisor,) = find_by_argument(below, "envs.sandbox.supervisor")
+    server = int(Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[1])
+    return {"server": [server], "supervisor": [supervisor]}.get(fault) or list_descendants(supervisor)
+
+
 @pytest.mark.parametrize("is_commanding", [True, pytest.param(False, marks=LONG)], ids=["commanding", "quiet"])
 @pytest.mark.parametrize("kind", kinds("namespace", "session", "oci", "process"))
 @pytest.mark.parametrize("fault", ["server", "all beneath the supervisor", "supervisor"])
@@ -226,20 +235,16 @@ async def test_what_the_machine_does_is_no_zero(harness, kind, fault, is_command
             if is_commanding:
                 await process.wait()
         is_quiet.set()
-        await asyncio.sleep(600)
+        return await asyncio.sleep(600)
 
     async with harness.worker(agent):
         groups = await harness.submit(task)
         async with within(60, "its command to run"):
             await is_up.wait()
-        below = list_descendants()
-        (command,) = find_by_argument(below, name)
-        (supervisor,) = find_by_argument(below, "envs.sandbox.supervisor")
-        server = int(Path(f"/proc/{command}/stat").read_text().rpartition(")")[2].split()[1])
+        victims = find_victims(fault, name)
         is_seen.set()
         if not is_commanding:
             await is_quiet.wait()
-        victims = {"server": [server], "supervisor": [supervisor]}.get(fault) or list_descendants(supervisor)
         for one in victims:
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)

@@ -130,7 +130,12 @@ time.sleep(600)
     # hanging closes, lost connections
     "output_kept_open": "import os, time\nif os.fork() == 0:\n    os.setsid(); time.sleep(60)",
     "everything_closed": "import os, time\nos.closerange(0, 4096)\ntime.sleep(600)",
-    "descriptors_written": 'import os\nfor n in range(3, 256):\n    try: os.write(n, b\'{"id": 1, "status": 0}\')\n    except OSError: pass',
+    "descriptors_written": """
+import os
+for n in range(3, 256):
+    try: os.write(n, b'{"id": 1, "status": 0}')
+    except OSError: pass
+""",
     "core_dumped": "import os\nos.abort()",
 }
 SAFE_ON_HOSTS = frozenset(
