@@ -31,6 +31,7 @@ from agent_layer.health.measures import (
     lost_success,
     read_metric,
     rise_of_entropy,
+    self_inflicted_task,
     share_of_calls,
     share_of_dead_groups,
     share_of_failures,
@@ -42,6 +43,7 @@ from agent_layer.health.measures import (
     unserved_seconds,
 )
 from agent_layer.infra import describe_lost
+from agent_layer.schema import SELF_INFLICTED
 
 MAX_WINDOW: Final = 100
 """Steps; a trainer remembers as many reports, and those before them with which some checks compare."""
@@ -132,6 +134,22 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         advice="Failures of the infrastructure are scored as failures of the policy, which learns to avoid what it did"
         " not do. Let the scorer return None for them; 'agent-layer query --reward 0..0' lists them.",
         measure=lasting(share_of_rollouts(lambda report: report.num_fake_zeros)),
+    ),
+    StepCheck(
+        name="self_inflicted",
+        title="Rollouts end their own sandboxes",
+        view="trajectories",
+        filters={"finding": SELF_INFLICTED},
+        subject=self_inflicted_task,
+        subject_filter="task",
+        measures="rollouts whose own commands ended a sandbox or used up their time",
+        unit="share of rollouts",
+        warn=0.1,
+        stop=None,
+        steps=3,
+        advice="They are scored as they stand, mostly 0. The policy tries to escape, or the sandbox is too small:"
+        " 'agent-layer query --finding self_inflicted' lists them, 'agent-layer show TRAJECTORY' says why each ended.",
+        measure=lasting(share_of_rollouts(lambda report: sum(report.self_inflicted.values()))),
     ),
     StepCheck(
         name="capture_gaps",

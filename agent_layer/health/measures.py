@@ -84,6 +84,12 @@ def engine_with_gap(reports: Reports, _steps: int) -> str | None:
     return engine if largest > _STANDS_OUT * second else None
 
 
+def self_inflicted_task(reports: Reports, _steps: int) -> str | None:
+    """Return the task whose rollouts ended most sandboxes of their own in the last step."""
+    counts = reports[-1].self_inflicted
+    return max(counts, key=counts.__getitem__, default=None)
+
+
 def share_of_dead_groups(report: StepProgress) -> float | None:
     """Return the share of groups whose rewards are all equal; None where the policy succeeds nearly always."""
     num_groups = report.num_whole_groups + report.num_short_groups + report.num_dropped_groups
