@@ -84,13 +84,18 @@ def classify_failure(error: BaseException) -> Ending:
         return error.ending
     chain = list(_chain(error))
     text = describe_error(error)
-    is_self_inflicted = any(isinstance(one, BoxExhaustedError) for one in chain)
+    is_self_inflicted = is_of_box_commands(error)
     if is_self_inflicted or any(is_out_of_budget(one) for one in chain):
         return Ending(status="truncated", cause="policy", error=text, is_self_inflicted=is_self_inflicted)
     found = describe_traceback(error)
     if any(_is_infrastructure(one) for one in chain):
         return Ending(status="lost", cause="infra", error=text, traceback=found)
     return Ending(status="failed", cause="user", error=text, traceback=found)
+
+
+def is_of_box_commands(error: BaseException) -> bool:
+    """Whether the commands of a sandbox, or files that they left, led to an error."""
+    return any(isinstance(one, BoxExhaustedError) for one in _chain(error))
 
 
 def is_out_of_budget(error: BaseException) -> bool:

@@ -152,8 +152,8 @@ class Client:
                 grant.owner.note_end(box, grant, str(error))
             raise
         except OSError as error:
-            if error.errno in _SELF_INFLICTED and grant.owner.has_run(grant.role):
-                raise BoxExhaustedError(error.errno, error.strerror, error.filename) from error
+            if error.errno in _SELF_INFLICTED and (grant.role == "scorer" or grant.owner.has_run()):
+                raise error from BoxExhaustedError(error.errno, error.strerror)
             raise
 
     async def _use(self, box: Sandbox, request: BoxCall, grant: Grant) -> object:

@@ -245,7 +245,7 @@ class Failure(_Message, frozen=True, kw_only=True):
     """What a call raised."""
 
     number: int
-    kind: Literal["bad_input", "unsupported", "sandbox", "exhausted", "os", "value"]
+    kind: Literal["bad_input", "unsupported", "sandbox", "exhausted", "os", "self_inflicted", "value"]
     message: str
     errno: int | None = None
     path: str | None = None
@@ -291,7 +291,8 @@ def make_failure(number: int, error: Exception) -> Failure:
             return Failure(number=number, kind="bad_input", message=str(error))
         case OSError():
             path = error.filename if isinstance(error.filename, str) else None
-            kind = "exhausted" if isinstance(error, BoxExhaustedError) else "os"
+            is_own = isinstance(error.__cause__, BoxExhaustedError)
+            kind = "exhausted" if isinstance(error, BoxExhaustedError) else "self_inflicted" if is_own else "os"
             return Failure(number=number, kind=kind, message=error.strerror or "", errno=error.errno, path=path)
         case ValueError():
             return Failure(number=number, kind="value", message=str(error))
@@ -304,6 +305,9 @@ def raise_failure(failure: Failure) -> NoReturn:
     match failure.kind:
         case "os":
             raise OSError(failure.errno, failure.message, failure.path)
+        case "self_inflicted":
+            cause = BoxExhaustedError(failure.errno, "the commands of the sandbox, or what is judged, did that")
+            raise OSError(failure.errno, failure.message, failure.path) from cause
         case "exhausted":
             raise BoxExhaustedError(failure.errno, failure.message, failure.path)
         case "value":

@@ -157,9 +157,9 @@ class Owner:
         """Count what a command used."""
         (self._agent_meter if role == "agent" else self._scorer_meter).add(result)
 
-    def has_run(self, role: Role) -> bool:
-        """Whether a command has ended."""
-        return (self._agent_meter if role == "agent" else self._scorer_meter).num > 0
+    def has_run(self) -> bool:
+        """Whether a command of the agent has begun."""
+        return self._commands.quiet_seconds is not None
 
     @contextmanager
     def running_command(self, role: Role) -> Generator[None]:

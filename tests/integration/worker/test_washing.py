@@ -35,6 +35,8 @@ class RunsTwice:
 
     async def score(self, context):
         box = await context.sandbox()
+        if context.artifacts is not None:
+            await box.restore(context.artifacts)
         await box.exec(["python3", "-c", context.result], seconds=2)
         await box.exec(["true"], seconds=2)
         return 1.0 if await read(box) == "42" else 0.0
@@ -87,6 +89,12 @@ async def hold(view, rollout):
         await box.exec(["true"], seconds=SECONDS)
 
 
+async def leave(view, rollout):
+    """Run the way, and have its files judged."""
+    await rollout.sandbox.exec(["python3", "-c", WAYS[view.id.rpartition(".")[2]]], seconds=SECONDS)
+    return "pass"
+
+
 async def return_way(view, _rollout):
     return WAYS[view.id.rpartition(".")[2]]
 
@@ -136,6 +144,13 @@ async def test_what_runs_beside_the_agent_washes_no_zero(harness, kind):
 @pytest.mark.parametrize("kind", kinds("namespace", "session", "oci", "process"))
 async def test_judged_code_washes_no_zero_in_the_box_of_its_scorer(harness, kind, names):
     assert find_washed(await play(harness, return_way, kind, names, scorer="RunsTwice")) == {}
+
+
+@pytest.mark.parametrize("kind", kinds("namespace", "session", "oci"))
+async def test_files_that_are_left_wash_no_zero(harness, kind):
+    names = ["answer_is_a_folder_of_many", "answer_is_a_pipe", "answer_is_long", "disk_sparse", "workdir_closed"]
+
+    assert find_washed(await play(harness, leave, kind, names, scorer="RunsTwice")) == {}
 
 
 async def spend(view, rollout):
