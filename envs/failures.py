@@ -119,9 +119,9 @@ class TimeSpent(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """All of it."""
     command_seconds: float = 0.0
-    """In which its own commands ran."""
+    """Part in which its own commands ran."""
     waited_seconds: float = 0.0
-    """In which it waited for an engine or the gateway."""
+    """Part in which it waited for an engine or the gateway."""
     is_commanding: bool = False
     """Whether a command of its own ran at the end."""
 
@@ -135,7 +135,7 @@ def blame_for_time(error: str, spent: TimeSpent, fault: WallFault) -> Ending:
     """Return how an attempt ends that used up its time.
 
     The policy's: a command of its own ran at the end, or they took more than half of the time. Else the
-    infrastructure's: waits took more than a fifth. Else the user's: nobody knows what its agent did.
+    infrastructure's: waits took more than a fifth. Else the user's: what its agent did is not known.
 
     Args:
         error: which limit.

@@ -124,13 +124,13 @@ class Server:
         os.write(
             self._oom_score, _KILLED_FIRST
         )  # a child inherits it, and so dies before this server, which reports it
-        pid: int | None = None
+        pid = -1
         try:
             pid = os.fork()
         finally:
             if pid != 0:
                 os.write(self._oom_score, self._own_score)
-        if pid != 0:
+        if pid:
             return pid
         code = 125
         try:
@@ -250,7 +250,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def open_oom_score() -> int:
-    """Return a descriptor of this process's score for the kernel's choice of whom to kill for memory.
+    """Return a descriptor of this process's score, by which the kernel chooses what to kill for memory.
 
     Open it before the box is locked down: from then on no process of the box can open its own.
     """

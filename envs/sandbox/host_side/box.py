@@ -107,9 +107,11 @@ class ServedSandbox:
         """Start a command with live stdio."""
         command = {**_command(argv, cwd, env, MAX_CPU_SECONDS), "pty": pty}
         with self._running_command() as before:
-            ends = ProcessEnds(
-                lambda outcome: self._make_result(outcome, MAX_CPU_SECONDS, before, self._life.usage()), self._kill
-            )
+
+            def judge(outcome: Outcome) -> ExecResult:
+                return self._make_result(outcome, MAX_CPU_SECONDS, before, self._life.usage())
+
+            ends = ProcessEnds(judge, self._kill)
             process = await LiveProcess.start(self._connection, command, ends, pty=pty)
             try:
                 yield process

@@ -30,7 +30,7 @@ class CgroupUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What a box has used so far; None: the kernel does not count it."""
 
     oom_kills: int | None = None
-    """Processes that the kernel killed for memory, whoever had exhausted it."""
+    """Processes that the kernel killed for memory, the box's own or the machine's."""
     memory_hits: int | None = None
     """Times that the box was at its own limit of memory, and nothing could be freed; version 1 counts none."""
     cpu_seconds: float | None = None

@@ -110,7 +110,7 @@ class CommandTime(msgspec.Struct, frozen=True, kw_only=True):
     """How the commands of an attempt's agent spend its time."""
 
     seconds: float = 0.0
-    """In which at least one ran, so far."""
+    """Time in which at least one ran, so far."""
     quiet_seconds: float | None = None
     """Since the last one ended; 0 while one runs, None: none has begun."""
 
