@@ -26,7 +26,17 @@ from agent_layer.schema import (
     new_id,
     plain_number,
 )
-from envs.grading import AnyScorer, GroupScorer, ScoringRun, Verdict, call_scorer, can_score, only_reward, read_scores
+from envs.grading import (
+    AnyScorer,
+    GroupScorer,
+    ScoringRun,
+    Verdict,
+    call_scorer,
+    can_score,
+    only_reward,
+    read_scores,
+    zero_scores,
+)
 from envs.registry import find_object, hash_scorer
 
 AGENT = "agent"
@@ -156,11 +166,14 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float, name: s
         name: under which it was found; None: not known.
     """
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds) as limit:
             verdict = await call_scorer(scorer, run)
     except TimeoutError:
         error = f"the scorer took longer than score_seconds ({seconds:g})"
-        verdict = Verdict(status="timeout", evidence={"error": error})
+        if await run.was_commanding(limit.when()):  # what is judged was slow
+            verdict = Verdict(scores=zero_scores(run.task), evidence={"error": error})
+        else:
+            verdict = Verdict(status="timeout", evidence={"error": error})
     finally:
         await run.close()
     if run.lost is not None:

@@ -35,7 +35,7 @@ async def call_scorer(scorer: AnyScorer, context: ScoringContext) -> Verdict:
 def _judge_failure(error: Exception, task: Task) -> Verdict:
     evidence: JsonObject = {"error": describe_error(error)}
     if is_of_box_commands(error):  # what is judged did that, and so earns nothing
-        return Verdict(scores=dict.fromkeys(task.rewards, 0.0) or {only_reward(task): 0.0}, evidence=evidence)
+        return Verdict(scores=zero_scores(task), evidence=evidence)
     match error:
         case SandboxError() | UnreachableError():
             return Verdict(status="infra_error", evidence=evidence)
@@ -87,6 +87,11 @@ def can_score(found: object) -> bool:
 def only_reward(task: Task) -> str:
     """Return the name of the reward that a plain number is the score of."""
     return next(iter(task.rewards)) if len(task.rewards) == 1 else "reward"
+
+
+def zero_scores(task: Task) -> dict[str, float]:
+    """Return 0 for each reward of a task."""
+    return dict.fromkeys(task.rewards, 0.0) or {only_reward(task): 0.0}
 
 
 def read_verdict(answer: object, only_reward: str) -> Verdict:

@@ -182,9 +182,9 @@ class ServedSandbox:
         outcome = await self._run({**job, "cpu_seconds": int(_FILE_SECONDS)}, stdin, _FILE_SECONDS, max_output)
         if outcome.cut == "output_limit":
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), job.get("path"))
-        is_full = outcome.reply is not None and outcome.reply.error is not None and self._watch.num_running
-        if is_full or (self.ended is not None and self.ended.cause == "policy"):
-            why = f"sandbox {self.id}: its commands leave no room for another" if self.ended is None else self.ended.why
+        is_hindered = outcome.reply is not None and (outcome.reply.error is not None or outcome.cut == "timeout")
+        if (is_hindered and self._watch.num_running) or (self.ended is not None and self.ended.cause == "policy"):
+            why = f"sandbox {self.id}: its commands leave no room for others" if self.ended is None else self.ended.why
             raise BoxExhaustedError(errno.ENOMEM, why)
         if outcome.reply is None or outcome.cut or outcome.reply.error is not None:
             raise SandboxError(f"sandbox {self.id}: {job['job']} got no answer; the box is gone or full, take another")
@@ -268,9 +268,7 @@ class ServedSandbox:
 def _command(
     argv: Sequence[str], cwd: str | None, env: Mapping[str, str] | None, cpu_seconds: int
 ) -> dict[str, object]:
-    """Return the request of a command. Raises: ValueError: it cannot be one on any system."""
+    """Return the request of a command. Raises: ValueError: it names no program."""
     if not argv or isinstance(argv, str):
         raise ValueError(f"sandbox: expected a command as a list of program and arguments, found {argv!r}")
-    if any("\0" in one for one in (*argv, *(env or {}).values())):
-        raise ValueError("sandbox: a command has a NUL in an argument or variable; no program can receive it")
     return {"job": "exec", "argv": list(argv), "cwd": cwd or ".", "env": dict(env or {}), "cpu_seconds": cpu_seconds}

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import posixpath
 from collections.abc import Callable, Coroutine
 from typing import assert_never
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from agent_layer.errors import AgentLayerError, BadInputError, BoxExhaustedError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
 from envs.channel import MAX_MESSAGE_LENGTH, Channel
-from envs.sandbox.requests import CloseBox, Exec, Fork, Open, Pack, Read
+from envs.sandbox.requests import CloseBox, Exec, Fork, Open, Pack, Read, Unpack, Write
 from envs.sandbox.supervisor.live import LiveStdio
 from envs.sandbox.supervisor.messages import (
     MAX_HELLO_LENGTH,
@@ -35,14 +36,19 @@ _HELLO_SECONDS = 10.0
 """Seconds for a client to present its capability."""
 _MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
-_SELF_INFLICTED = frozenset(
+_FULL = frozenset(
+    (errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
+)
+"""Errors of a box that is full."""
+_NO_FILE = frozenset(
     (
-        *(errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC),
-        *(errno.EACCES, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO),
+        *(errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO),
+        *(errno.EPERM, errno.EROFS, errno.ETXTBSY, errno.EXDEV),
     )
 )
-"""Errors of file operations that commands of the box bring about: it is full, or a file is too long or no file.
-An agent has to expect that one is missing."""
+"""Errors of what commands put in the place of a file. Who reads has to expect that one is missing."""
+_COMMANDS_WRITE = ("/tmp", "/dev/shm", "/run")
+"""Folders where commands can put something, beside the work directory."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
 _NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
 _log = logging.getLogger(__name__)
@@ -145,6 +151,8 @@ class Client:
         box = grant.boxes.get(request.box)
         if box is None:
             raise BadInputError("sandbox: this capability does not reach that box, or it was closed; take another")
+        if isinstance(request, Exec) or (grant.role == "scorer" and isinstance(request, Unpack)):
+            grant.touched.add(box.id)
         try:
             return await self._use(box, request, grant)
         except SandboxError as error:
@@ -152,7 +160,7 @@ class Client:
                 grant.owner.note_end(box, grant, str(error))
             raise
         except OSError as error:
-            if error.errno in _SELF_INFLICTED and (grant.role == "scorer" or grant.owner.has_run()):
+            if _is_self_inflicted(error.errno, request, box, grant):
                 raise error from BoxExhaustedError(error.errno, error.strerror)
             raise
 
@@ -173,7 +181,9 @@ class Client:
                     )
                 return archive
             case Fork():
-                return describe_box(await self._add_box(grant, request.perform(box)))
+                fork = await self._add_box(grant, request.perform(box))
+                grant.touched.add(fork.id)
+                return describe_box(fork)
             case CloseBox():
                 if box is not grant.owner.box:  # that one ends with the attempt, which takes its artifacts first
                     self._fresh.discard(box.id)
@@ -210,6 +220,7 @@ class Client:
         box = grant.boxes.get(request.box)
         if box is None:
             raise BadInputError("sandbox: this capability does not reach that box, or it was closed; take another")
+        grant.touched.add(box.id)
         async with request.perform(box) as process:
             live = self._live[number] = LiveStdio(process, number, self.channel)
             live.start()
@@ -221,6 +232,19 @@ class Client:
             finally:
                 del self._live[number]
                 await live.stop()
+
+
+def _is_self_inflicted(number: int | None, request: BoxCall, box: Sandbox, grant: Grant) -> bool:
+    """Whether the attempt's own commands, or the files that it left, led to an error of a file operation."""
+    if box.id not in grant.touched:
+        return number in _FULL and grant.role == "scorer" and isinstance(request, Write)  # of what is judged
+    if number in _FULL:
+        return True
+    path = posixpath.normpath(posixpath.join(box.spec.workdir, getattr(request, "path", "")))
+    is_place = any(path.startswith(f"{one}/") for one in (box.spec.workdir, *_COMMANDS_WRITE))
+    if isinstance(request, Write) and number == errno.ENOENT:  # a link into nothing, or the folder was removed
+        return is_place
+    return number in _NO_FILE and (is_place or isinstance(request, Pack | Unpack))
 
 
 def _on_live_message(

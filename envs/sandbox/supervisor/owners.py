@@ -45,6 +45,8 @@ class Grant:
         self.role: Role = role
         self.spec = spec
         self.boxes: dict[str, Sandbox] = {}
+        self.touched: set[str] = set()
+        """Boxes where a command began, or that got what is judged."""
         self._made_at: dict[str, float] = {}
         self._box_seconds = 0.0
         self.num_starting = 0
@@ -156,10 +158,6 @@ class Owner:
     def count_exec(self, role: Role, result: ExecResult) -> None:
         """Count what a command used."""
         (self._agent_meter if role == "agent" else self._scorer_meter).add(result)
-
-    def has_run(self) -> bool:
-        """Whether a command of the agent has begun."""
-        return self._commands.quiet_seconds is not None
 
     @contextmanager
     def running_command(self, role: Role) -> Generator[None]:

@@ -41,6 +41,17 @@ class RunsTwice:
         await box.exec(["true"], seconds=2)
         return 1.0 if await read(box) == "42" else 0.0
 
+class WaitsForIt:
+    async def score(self, context):
+        await (await context.sandbox()).exec(["python3", "-c", context.result], seconds=600)
+
+class Errs:
+    async def score(self, context):
+        box = await context.sandbox()
+        await box.read(".") if context.result == "untouched" else None
+        await box.exec(["true"])
+        await box.read("/usr/bin")
+
 async def read(box):
     try:
         return (await box.read("answer")).decode(errors="replace")
@@ -133,19 +144,48 @@ async def test_a_command_washes_no_zero(harness, kind, names):
     assert find_washed(await play(harness, act, kind, names)) == {}
 
 
+@LONG
 @pytest.mark.parametrize("kind", kinds("namespace", "session", "oci"))
 async def test_what_runs_beside_the_agent_washes_no_zero(harness, kind):
     names = ["memory_steered", "kernel_tcp_sockets_steered", "fork_bomb", "thread_bomb", "disk", "files", "output"]
 
-    assert find_washed(await play(harness, hold, kind, names if kind != "namespace" else names[:3])) == {}
+    if kind == "namespace":
+        names.insert(0, "stop_all")
+
+    assert find_washed(await play(harness, hold, kind, names if kind != "namespace" else names[:4])) == {}
 
 
-@pytest.mark.parametrize("names", [QUICK[:5], pytest.param([*WAYS], marks=LONG)], ids=["quick", "all"])
+@LONG
+@pytest.mark.parametrize("fault", ["its own", "scorer", "untouched", "NUL"])
+async def test_a_scorer_that_fails_is_at_fault_unless_what_it_judges_led_to_that(harness, fault):
+    require_kind("namespace")
+
+    async def agent(_view, rollout):
+        if fault == "NUL":
+            await rollout.sandbox.exec(["sh", "-c", "\0"])
+            await rollout.sandbox.exec(["sh", "-c", "\ud800"])
+        return WAYS["sleep"] if fault == "its own" else fault
+
+    scorer = {"its own": "WaitsForIt", "NUL": "score"}.get(fault, "Errs")
+    task = make_task(
+        f"scored-{fault.replace(' ', '-')}",
+        sandbox=SandboxSpec(kind="namespace", resources=RESOURCES),
+        scorer=f"washing_scorers:{scorer}",
+        limits=Limits(score_seconds=scaled(2.0)),
+    )
+    async with harness.worker(agent):
+        (state,) = await harness.wait(await harness.submit(task))
+
+    assert (await read_stored(harness, task, state))[-1].reward == (0.0 if fault in ("its own", "NUL") else None)
+
+
+@pytest.mark.parametrize("names", [QUICK[:3], pytest.param([*WAYS], marks=LONG)], ids=["quick", "all"])
 @pytest.mark.parametrize("kind", kinds("namespace", "session", "oci", "process"))
 async def test_judged_code_washes_no_zero_in_the_box_of_its_scorer(harness, kind, names):
     assert find_washed(await play(harness, return_way, kind, names, scorer="RunsTwice")) == {}
 
 
+@LONG
 @pytest.mark.parametrize("kind", kinds("namespace", "session", "oci"))
 async def test_files_that_are_left_wash_no_zero(harness, kind):
     names = ["answer_is_a_folder_of_many", "answer_is_a_pipe", "answer_is_long", "disk_sparse", "workdir_closed"]
@@ -182,6 +222,7 @@ TIMES = {
 }
 
 
+@LONG
 async def test_the_end_of_time_is_the_fault_of_what_took_it(harness):
     require_kind("namespace")
     harness.engine.token_seconds = 600.0
@@ -233,7 +274,9 @@ def find_victims(fault, name):
 
 @pytest.mark.parametrize("is_commanding", [True, pytest.param(False, marks=LONG)], ids=["commanding", "quiet"])
 @pytest.mark.parametrize("kind", kinds("namespace", "session", "oci", "process"))
-@pytest.mark.parametrize("fault", ["server", "all beneath the supervisor", "supervisor"])
+@pytest.mark.parametrize(
+    "fault", ["server", *(pytest.param(name, marks=LONG) for name in ("all beneath the supervisor", "supervisor"))]
+)
 async def test_what_the_machine_does_is_no_zero(harness, kind, fault, is_commanding):
     require_kind(kind)
     name = f"{kind}-{fault.replace(' ', '-')}-{is_commanding}"

@@ -136,13 +136,78 @@ for n in range(3, 256):
     try: os.write(n, b'{"id": 1, "status": 0}')
     except OSError: pass
 """,
+    # memory that outlives its processes
+    "memory_shared_left": """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+for _ in range(60):
+    address = libc.shmat(libc.shmget(0, 1 << 20, 0o1600), None, 0)
+    if address in (None, 2**64 - 1): break
+    ctypes.memset(address, 1, 1 << 20)
+""",
+    "memory_in_nameless_files": """
+import os, socket
+pair = socket.socketpair()
+for _ in range(60):
+    one = os.memfd_create("x"); os.write(one, bytes(1 << 20)); socket.send_fds(pair[0], [b"x"], [one]); os.close(one)
+""",
+    # what the agent and its scorer write and read
+    "note_is_a_folder": "import os\nos.mkdir('note')",
+    "note_is_a_loop": "import os\nos.symlink('note', 'note')",
+    "note_leads_nowhere": "import os\nos.symlink('/none/x', 'note')",
+    "note_leads_to_programs": "import os\nos.symlink('/usr/bin/env', 'note')",
+    "note_cannot_be_written": "import os\nos.close(os.open('note', os.O_CREAT, 0))",
+    "answer_is_a_loop": "import os\nos.symlink('answer', 'answer')",
+    "answer_cannot_be_read": "import os\nos.mkdir('answer', 0)",
+    "answer_leads_to_memory": "import os\nos.symlink('/proc/self/mem', 'answer')",
+    "answer_has_odd_names": """
+import os
+os.mkdir("answer"); os.chdir(b"answer")
+for name in (b"\\xff\\n", b"-", b"*", b" "): os.close(os.open(name, os.O_CREAT))
+os.mkfifo("pipe"); os.link("-", "twice"); os.symlink("..", "up")
+""",
+    "workdir_removed": """
+import os, shutil
+here = os.getcwd()
+shutil.rmtree(here, ignore_errors=True)
+try: os.rename(here, here + "-moved")
+except OSError: pass
+""",
+    # what keeps others waiting
+    "stop_all": """
+import os, signal, time
+end = time.time() + 60
+while time.time() < end:
+    try: os.kill(-1, signal.SIGSTOP)
+    except OSError: pass
+""",
+    "limits_lowered": """
+import resource, os
+for n in range(16):
+    for pid in (0, os.getppid()):
+        try: resource.prlimit(pid, n, (0, 0))
+        except (OSError, ValueError): pass
+""",
+    "watches": """
+import ctypes
+libc = ctypes.CDLL(None)
+while (one := libc.inotify_init()) >= 0 and libc.inotify_add_watch(one, b".", 0xfff) >= 0: pass
+""",
+    "clock_set": """
+import time
+for clock in (0, 1):
+    try: time.clock_settime(clock, 1e10)
+    except OSError: pass
+""",
     "core_dumped": "import os\nos.abort()",
 }
 SAFE_ON_HOSTS = frozenset(
     {
         *("memory", "memory_of_children", "children_left", "answer_is_a_pipe", "answer_is_long", "output", "spin"),
         *("output_of_errors", "sleep", "kill_server", "stop_server", "ignore_signals", "output_kept_open"),
-        *("everything_closed", "core_dumped"),
+        *("everything_closed", "core_dumped", "note_is_a_folder", "note_is_a_loop", "note_leads_nowhere"),
+        *("note_cannot_be_written", "answer_is_a_loop", "workdir_removed", "memory_in_nameless_files"),
     }
 )
 """Ways that harm no machine where nothing is between them and it: kind process. The others must never run there."""
