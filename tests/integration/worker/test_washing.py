@@ -13,7 +13,7 @@ from agent_layer.schema import SELF_INFLICTED, Limits
 from envs.sandbox import Resources, SandboxSpec
 
 from ...boxes import require_kind
-from ...waiting import scaled, within
+from ...waiting import scaled, until, within
 from ..sandbox.leftovers import find_by_argument, list_descendants
 from ..sandbox_attempts.conftest import read_stored
 from .conftest import make_client, make_task, open_harness
@@ -44,6 +44,11 @@ class RunsTwice:
 class WaitsForIt:
     async def score(self, context):
         await (await context.sandbox()).exec(["python3", "-c", context.result], seconds=600)
+
+class Holds:
+    async def score(self, context):
+        await (await context.sandbox()).exec(["sh", "-c", "sleep 5; exit 0", "held-by-scorer"], seconds=600)
+        return 1.0
 
 class Errs:
     async def score(self, context):
@@ -313,3 +318,21 @@ async def test_what_the_machine_does_is_no_zero(harness, kind, fault, is_command
     first, *others = await read_stored(harness, task, state)
     assert (first.outcome.status, first.outcome.cause, first.reward) == INFRA
     assert [one.reward for one in others] == [1.0]
+
+
+@LONG
+async def test_a_killed_server_of_a_scorers_box_is_no_zero(harness):
+    require_kind("namespace")
+    task = make_task("held", sandbox=SandboxSpec(kind="namespace", resources=RESOURCES), scorer="washing_scorers:Holds")
+
+    async def agent(_view, _rollout):
+        return None
+
+    async with harness.worker(agent):
+        groups = await harness.submit(task)
+        await until(lambda: find_by_argument(list_descendants(), "held-by-scorer"))
+        for one in find_victims("server", "held-by-scorer"):
+            os.kill(one, signal.SIGKILL)
+        (state,) = await harness.wait(groups)
+
+    assert [one.reward for one in await read_stored(harness, task, state)] == [1.0]
