@@ -158,6 +158,7 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float, name: s
     """Run the scorer, close what it took, and return its rewards with its name and version.
 
     A missing reward is null and says why. When a box was lost every reward is null, whatever the scorer answers.
+    Out of time it is null; 0 if a command still ran in a box that answers, for that is what is judged.
 
     Args:
         scorer: the scorer.
@@ -165,8 +166,9 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float, name: s
         seconds: its longest time.
         name: under which it was found; None: not known.
     """
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with limit:
             verdict = await call_scorer(scorer, run)
     except TimeoutError:
         error = f"the scorer took longer than score_seconds ({seconds:g})"
