@@ -29,7 +29,6 @@ SUFFIXES = {".py", ".lua", ".bpf"}
 MIN_FILES, MAX_FILES = 3, 16
 """Source files and folders of a folder, beside ``__init__.py``; tests and examples are exempt."""
 MAY_HOLD_FEW = {
-    "agent_layer/schema/sandbox": "the protocol of sandboxes, which several rooms implement, and what it is asked for",
     "agent_layer/settings": "a room: settings, and the one place that reads the environment",
     "agent_layer/view/demo": "the recorded run is beside its reader",
     "agent_layer/view/reads/overviews": "two views over many rollouts each, beside those of one record",

@@ -15,6 +15,7 @@ AgentLayerError
 ├── RedactionError         the user's redaction failed, so nothing was recorded
 ├── EmptyGroupError        no rollout of a group has a reward
 ├── SandboxError           a sandbox could not be started, or was lost    (infrastructure, never the policy)
+│   └── BoxExhaustedError      its own commands ended it, or left no room in it    (the policy)
 └── AgentFailedError       the agent's own code or command failed
 
 Messages name the subject, what failed, why, and what to do. All arguments are positional and passed to
@@ -27,6 +28,7 @@ __all__ = [
     "AgentLayerError",
     "BackPressureError",
     "BadInputError",
+    "BoxExhaustedError",
     "CaptureError",
     "CorruptRecordError",
     "EmptyGroupError",
@@ -99,6 +101,13 @@ class EmptyGroupError(AgentLayerError):
 
 class SandboxError(AgentLayerError):
     """A sandbox could not be started, or was lost: the infrastructure failed, not the code inside."""
+
+
+class BoxExhaustedError(SandboxError, OSError):
+    """The commands of a sandbox ended it, or used up what it may have: the policy's doing, not the machine's.
+
+    It is an ``OSError``, too, with number, reason and path, so that tools report it as any other.
+    """
 
 
 class AgentFailedError(AgentLayerError):

@@ -5,9 +5,10 @@ from typing import Final, cast
 
 import msgspec
 
-from agent_layer.errors import AgentFailedError, BadInputError, SandboxError, UnreachableError
+from agent_layer.errors import AgentFailedError, BadInputError, BoxExhaustedError, SandboxError, UnreachableError
 from agent_layer.recorder import KeyScrubber
-from agent_layer.schema import Cause, PolicyFault, RolloutStatus
+from agent_layer.schema import Cause, PolicyFault, RolloutStatus, WallFault
+from agent_layer.schema.sandbox import EndOfBox
 from tracer.core import describe_traceback
 
 CONTEXT_FULL: Final = "context_length_exceeded"
@@ -22,6 +23,8 @@ _OUT_OF_TURNS: Final = frozenset(
     }
 )
 """Errors by which frameworks say that the policy used up the turns or tokens that its agent allows."""
+_OUT_OF_TIME: Final = " seconds is used up"
+_POLICY_SHARE, _INFRA_SHARE = 0.5, 0.2
 _MAX_ERROR_LENGTH = 2000
 _SCRUBBER = KeyScrubber(())
 
@@ -54,6 +57,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     traceback: str | None = None
     """Where the agent raised it, in its own code; None: no error of the agent ended it."""
+    is_self_inflicted: bool = False
+    """What the attempt's own commands did ended it."""
     is_own: bool = True
     """False: it ended because of another attempt, and does not count as a failure of its task."""
 
@@ -72,19 +77,25 @@ class EndedError(AgentFailedError):
 def classify_failure(error: BaseException) -> Ending:
     """Classify an agent's error, including the errors that caused it.
 
-    Out of turns, tokens or context: the policy used them up, and the attempt is scored. No answer, status 500 and
-    above, or a lost sandbox: the infrastructure failed. Everything else is the agent's own fault.
+    Out of turns, tokens, context or room in its box: the policy used them up, and the attempt is scored. No answer,
+    status 500 and above, or a lost sandbox: the infrastructure failed. Everything else is the agent's own fault.
     """
     if isinstance(error, EndedError):
         return error.ending
     chain = list(_chain(error))
     text = describe_error(error)
-    if any(is_out_of_budget(one) for one in chain):
-        return Ending(status="truncated", cause="policy", error=text)
+    is_self_inflicted = is_of_box_commands(error)
+    if is_self_inflicted or any(is_out_of_budget(one) for one in chain):
+        return Ending(status="truncated", cause="policy", error=text, is_self_inflicted=is_self_inflicted)
     found = describe_traceback(error)
     if any(_is_infrastructure(one) for one in chain):
         return Ending(status="lost", cause="infra", error=text, traceback=found)
     return Ending(status="failed", cause="user", error=text, traceback=found)
+
+
+def is_of_box_commands(error: BaseException) -> bool:
+    """Whether the commands of a sandbox, or files that they left, led to an error."""
+    return any(isinstance(one, BoxExhaustedError) for one in _chain(error))
 
 
 def is_out_of_budget(error: BaseException) -> bool:
@@ -93,6 +104,53 @@ def is_out_of_budget(error: BaseException) -> bool:
         return True
     text = describe_error(error)
     return any(getattr(error, "code", None) == code or code in text for code in _LIMIT_CODES)
+
+
+def end_with_box(end: EndOfBox) -> Ending:
+    """Return how an attempt ends whose box did: what its own commands did to it is the policy's."""
+    if end.cause != "policy":
+        return Ending(status="lost", cause=end.cause, error=end.why)
+    return Ending(status="truncated", cause=end.cause, error=end.why, is_self_inflicted=True)
+
+
+class TimeSpent(msgspec.Struct, frozen=True, kw_only=True):
+    """What took the time of an attempt that used up ``wall_seconds`` or ``idle_seconds``."""
+
+    seconds: float
+    """All of it."""
+    command_seconds: float = 0.0
+    """Part in which its own commands ran."""
+    waited_seconds: float = 0.0
+    """Part in which it waited for an engine or the gateway."""
+    is_commanding: bool = False
+    """Whether a command of its own ran at the end."""
+
+
+def is_out_of_time(ending: Ending) -> bool:
+    """Whether the gateway refused a call because the attempt's time was over, which says nothing of what took it."""
+    return (ending.status, ending.cause) == ("truncated", "policy") and _OUT_OF_TIME in (ending.error or "")
+
+
+def blame_for_time(error: str, spent: TimeSpent, fault: WallFault) -> Ending:
+    """Return how an attempt ends that used up its time.
+
+    The policy's: a command of its own ran at the end, or they took more than half of the time. Else the
+    infrastructure's: waits took more than a fifth. Else the user's: what its agent did is not known.
+
+    Args:
+        error: which limit.
+        spent: what took the time.
+        fault: what the task says.
+    """
+    is_own = spent.is_commanding or spent.command_seconds > _POLICY_SHARE * spent.seconds
+    if fault == "policy" or (fault == "auto" and is_own):
+        why = f"{error}; its own commands took {spent.command_seconds:.1f} s" if is_own else error
+        return Ending(status="truncated", cause="policy", error=why, is_self_inflicted=is_own)
+    if fault == "auto" and spent.waited_seconds > _INFRA_SHARE * spent.seconds:
+        return Ending(
+            status="lost", cause="infra", error=f"{error} with a model call in flight for {spent.waited_seconds:.1f} s"
+        )
+    return Ending(status="failed", cause="user", error=error)
 
 
 def blame_policy(ending: Ending, fault: PolicyFault | None) -> Ending:

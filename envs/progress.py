@@ -26,6 +26,7 @@ class Progress:
         self._waits_since: float | None = None
         self.is_calling = False
         """Whether a model call was in flight when the gateway last answered."""
+        self._waited_seconds, self._waited_at = 0.0, self._began_at
 
     @property
     def ran_seconds(self) -> float:
@@ -47,6 +48,15 @@ class Progress:
     def quiet_seconds(self) -> float:
         """Seconds since the last activity; 0 while the agent waits for a process."""
         return 0.0 if self._waits_since is not None else self._clock() - self._active_at
+
+    @property
+    def waited_seconds(self) -> float:
+        """Time in which a model call was in flight, as far as the gateway has said."""
+        return self._waited_seconds + (self._clock() - self._waited_at if self.is_calling else 0.0)
+
+    def record_waits(self, seconds: float, *, is_calling: bool) -> None:
+        """Note how long model calls have been in flight so far, and whether one is now."""
+        self._waited_seconds, self._waited_at, self.is_calling = seconds, self._clock(), is_calling
 
     def mark_prepared(self) -> None:
         """Note that the agent is prepared; later calls have no effect."""

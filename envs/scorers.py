@@ -36,6 +36,7 @@ from envs.grading import (
     has_shared_judge,
     only_reward,
     read_scores,
+    zero_scores,
 )
 from envs.registry import find_object, hash_scorer
 
@@ -158,6 +159,7 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float, name: s
     """Run the scorer, close what it took, and return its rewards with its name and version.
 
     A missing reward is null and says why. When a box was lost every reward is null, whatever the scorer answers.
+    Out of time it is null; 0 if a command still ran in a box that answers, for that is what is judged.
 
     Args:
         scorer: the scorer.
@@ -165,12 +167,16 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float, name: s
         seconds: its longest time.
         name: under which it was found; None: not known.
     """
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with limit:
             verdict = await call_scorer(scorer, run)
     except TimeoutError:
         error = f"the scorer took longer than score_seconds ({seconds:g})"
-        verdict = Verdict(status="timeout", evidence={"error": error})
+        if await run.was_commanding(limit.when()):  # what is judged was slow
+            verdict = Verdict(scores=zero_scores(run.task), evidence={"error": error})
+        else:
+            verdict = Verdict(status="timeout", evidence={"error": error})
     finally:
         await run.close()
     if run.lost is not None:

@@ -18,6 +18,7 @@ from agent_layer.schema import (
     ShortGroupPolicy,
     Split,
     Task,
+    WallFault,
     check_name,
     check_side_calls,
     check_storable,
@@ -52,6 +53,7 @@ class _RewardLine(_Strict, frozen=True):
 
 class _LimitsLine(_Strict, frozen=True):
     wall_seconds: float | None = None
+    wall_fault: WallFault = "auto"
     turns: int | None = None
     tokens: int | None = None
     idle_seconds: float | None = None

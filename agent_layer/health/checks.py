@@ -32,6 +32,7 @@ from agent_layer.health.measures import (
     lost_success,
     read_metric,
     rise_of_entropy,
+    self_inflicted_task,
     share_of_calls,
     share_of_dead_groups,
     share_of_failures,
@@ -78,6 +79,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 class StepCheck(Check, frozen=True, kw_only=True):
     """One thing that can be wrong with steps."""
 
+    steps: int = 1
     measure: Measure
     subject: Callable[[Reports, int], str | None] = lambda _reports, _steps: None
     """What it is about, from what ``measure`` gets; None: the run as a whole."""
@@ -102,7 +104,6 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         unit="share of rollouts",
         warn=0.25,
         stop=0.5,
-        steps=1,
         advice="Environments, tools or scorers fail; the policy learns from the rest. 'agent-layer dead list' and"
         " 'agent-layer query --status failed' show why.",
         measure=lasting(share_of_rollouts(lambda report: report.num_null_rewards)),
@@ -115,7 +116,6 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         unit="share of rollouts",
         warn=0.05,
         stop=0.5,
-        steps=1,
         advice="Their sampling or their capture is wrong; the table 'What is left out' of the training guide says what"
         " to do about each kind.",
         measure=lasting(share_of_rollouts(lambda report: report.num_untrainable)),
@@ -133,6 +133,20 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         advice="Failures of the infrastructure are scored as failures of the policy, which learns to avoid what it did"
         " not do. Let the scorer return None for them; 'agent-layer query --reward 0..0' lists them.",
         measure=lasting(share_of_rollouts(lambda report: report.num_fake_zeros)),
+    ),
+    StepCheck(
+        name="self_inflicted",
+        title="Rollouts end their own sandboxes",
+        view="trajectories",
+        filters={"finding": "self_inflicted"},
+        subject=self_inflicted_task,
+        subject_filter="task",
+        measures="rollouts whose own commands ended a sandbox or used up their time",
+        unit="share of rollouts",
+        warn=0.1,
+        steps=3,
+        advice="The policy tries to escape, or sandboxes are too small; 'agent-layer show TRAJECTORY' says which.",
+        measure=lasting(share_of_rollouts(lambda report: sum(report.self_inflicted.values()))),
     ),
     StepCheck(
         name="capture_gaps",
@@ -168,7 +182,6 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         measures="calls whose prompt does not continue the tokens of an earlier one although it should",
         unit="share of calls",
         warn=0.3,
-        stop=None,
         steps=5,
         advice="The agent or the chat template changes earlier messages, so that every fork is trained in a row of its"
         " own and costs its whole prompt. 'agent-layer show TRAJECTORY' names the cause of each.",
@@ -182,7 +195,6 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         unit="share of rollouts",
         warn=0.4,
         stop=0.75,
-        steps=1,
         advice="Their groups are sampled again, which costs time. Engines fall back to old weights, or the trainer was"
         " restarted often; 'agent-layer engines' shows the version that each serves.",
         measure=lasting(share_of_rollouts(lambda report: report.num_stale_rollouts)),
@@ -305,7 +317,6 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         measures="rise of success at the step since which every rollout succeeds",
         unit="success",
         warn=0.3,
-        stop=None,
         steps=3,
         advice="The scorer always answers the same, or the tasks are too easy; nothing is learned. Read some answers"
         " ('agent-layer query --reward 1..'), and score a wrong one by hand.",
@@ -348,7 +359,6 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         f" {LOW_ENTROPY:g}",
         unit="correlation",
         warn=-0.85,
-        stop=None,
         steps=20,
         is_low_bad=True,
         advice="Two tasks take their success from each other: the policy gives both the same answer, and explores too"
@@ -362,8 +372,6 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
         measures="engines, or whole trainers, that died and were started again since the step before",
         unit="restarts",
         warn=0.0,
-        stop=None,
-        steps=1,
         advice="restarts.jsonl of the run tells what died and why; the logs of trainer and engines say more. Memory is"
         " the most frequent cause.",
         measure=lasting(lambda report: len(report.restarts)),
@@ -472,8 +480,7 @@ LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
         measures="time for which an engine serves an older version although a newer one is there",
         unit="seconds",
         warn=600.0,
-        advice="It samples with old weights. 'agent-layer engines' shows the version of each; let it leave, or join"
-        " again.",
+        advice="It samples with old weights. Let it leave, or join again; 'agent-layer engines' shows each version.",
         measure=lambda facts: facts.engine_behind_seconds,
     ),
     LiveCheck(

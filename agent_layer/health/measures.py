@@ -101,6 +101,12 @@ def before_success(judge: Callable[[StepMeasure], Measure], measure: StepMeasure
     return measure_steps
 
 
+def self_inflicted_task(reports: Reports, _steps: int) -> str | None:
+    """Return the task whose rollouts ended most sandboxes of their own in the last step."""
+    counts = reports[-1].self_inflicted
+    return max(counts, key=counts.__getitem__, default=None)
+
+
 def share_of_dead_groups(report: StepProgress) -> float | None:
     """Return the share of groups whose rewards are all equal."""
     num_groups = report.num_whole_groups + report.num_short_groups + report.num_dropped_groups

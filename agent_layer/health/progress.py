@@ -84,6 +84,8 @@ class StepProgress(Record, frozen=True, kw_only=True):
     num_overlong: int = 0
     """Rollouts that ran out of turns, tokens, time or context, or whose last answer was cut off at its longest;
     ``rollouts.overlong`` decides what they count as."""
+    self_inflicted: dict[str, int] = {}
+    """Rollouts whose own commands ended a sandbox or used up their time, by task id: they count, mostly with 0."""
     cut_tokens: dict[str, int] = {}
     """Sampled tokens that are not trained because they are beyond ``optimizer.max_row_tokens``, by task id."""
     num_skipped_optimizer_steps: int = 0

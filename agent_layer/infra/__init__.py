@@ -7,6 +7,7 @@ __getattr__, __all__ = face(
     {
         "backoff": "Backoff",
         "batches": "batched",
+        "busy_clock": "BusyClock",
         "counts": "format_count quantile",
         "extras": "find_extra install_command",
         "files": "make_private replace_file sync_path write_beside",

@@ -1,6 +1,7 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .backoff import Backoff as Backoff
 from .batches import batched as batched
+from .busy_clock import BusyClock as BusyClock
 from .counts import format_count as format_count, quantile as quantile
 from .extras import find_extra as find_extra, install_command as install_command
 from .files import make_private as make_private, replace_file as replace_file, sync_path as sync_path

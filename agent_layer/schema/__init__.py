@@ -21,8 +21,8 @@ __getattr__, __all__ = face(
         "contamination.held_out": """HOLDOUT_LABEL AuditVerdict HeldOutMatch HeldOutSet HeldOutTasks Holdout
         LeftOutTask hold_out""",
         "findings": (
-            "BREAK DISAGREES MISSED_FORM NO_POLICY_CALL REFUSED UNFINISHED UNREAD TrajectoryAlarm find_alarms"
-            " finding_kinds is_empty_answer prefix_break_cause"
+            "BREAK DISAGREES MISSED_FORM NO_POLICY_CALL REFUSED SELF_INFLICTED UNFINISHED UNREAD TrajectoryAlarm"
+            " find_alarms finding_kinds is_empty_answer prefix_break_cause"
         ),
         "ids": (
             "check_name content_hash derive_seed id_timestamp make_group_id make_rollout_id make_trajectory_id new_id"
@@ -47,7 +47,7 @@ __getattr__, __all__ = face(
             "CaptureLevel Content ContentRef GraphPlace PartSource PromptDelta Role StepPart StepStatus Usage"
             " is_caller_note requested_tool_names"
         ),
-        "task": "NOT_SAMPLING History ShortGroupPolicy SideCall Split check_side_calls hash_input",
+        "task": "NOT_SAMPLING History ShortGroupPolicy SideCall Split WallFault check_side_calls hash_input",
         "trace": "TraceContext derive_span_id derive_trace_id parse_trace",
         "training": (
             "AdvantageRule CheckpointRef DistillRule ExcludedRollout LengthRule LongRows Overlong StepRef"

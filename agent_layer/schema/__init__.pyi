@@ -6,9 +6,9 @@ from .contamination.held_out import AuditVerdict as AuditVerdict, HOLDOUT_LABEL 
 from .contamination.held_out import HeldOutMatch as HeldOutMatch, HeldOutSet as HeldOutSet, HeldOutTasks as HeldOutTasks
 from .contamination.held_out import Holdout as Holdout, LeftOutTask as LeftOutTask, hold_out as hold_out
 from .findings import BREAK as BREAK, DISAGREES as DISAGREES, MISSED_FORM as MISSED_FORM
-from .findings import NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED, TrajectoryAlarm as TrajectoryAlarm
-from .findings import UNFINISHED as UNFINISHED, UNREAD as UNREAD, find_alarms as find_alarms
-from .findings import finding_kinds as finding_kinds, is_empty_answer as is_empty_answer
+from .findings import NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED, SELF_INFLICTED as SELF_INFLICTED
+from .findings import TrajectoryAlarm as TrajectoryAlarm, UNFINISHED as UNFINISHED, UNREAD as UNREAD
+from .findings import find_alarms as find_alarms, finding_kinds as finding_kinds, is_empty_answer as is_empty_answer
 from .findings import prefix_break_cause as prefix_break_cause
 from .ids import check_name as check_name, content_hash as content_hash, derive_seed as derive_seed
 from .ids import id_timestamp as id_timestamp, make_group_id as make_group_id, make_rollout_id as make_rollout_id
@@ -42,7 +42,8 @@ from .step import StepStatus as StepStatus, Usage as Usage, is_caller_note as is
 from .step import requested_tool_names as requested_tool_names
 from .task import History as History, Limits as Limits, NOT_SAMPLING as NOT_SAMPLING, RewardSpec as RewardSpec
 from .task import ShortGroupPolicy as ShortGroupPolicy, SideCall as SideCall, Split as Split, Task as Task
-from .task import TaskView as TaskView, check_side_calls as check_side_calls, hash_input as hash_input
+from .task import TaskView as TaskView, WallFault as WallFault, check_side_calls as check_side_calls
+from .task import hash_input as hash_input
 from .trace import TraceContext as TraceContext, derive_span_id as derive_span_id, derive_trace_id as derive_trace_id
 from .trace import parse_trace as parse_trace
 from .training import AdvantageRule as AdvantageRule, CheckpointRef as CheckpointRef, DistillRule as DistillRule

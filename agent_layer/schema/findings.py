@@ -73,6 +73,8 @@ NO_POLICY_CALL: Final = "no_policy_call"
 """Finding of a rollout of split train whose agent made no call to the policy."""
 MISSED_FORM: Final = "missed_form"
 """Finding of a rollout whose agent failed on an answer without the form that it had asked for."""
+SELF_INFLICTED: Final = "self_inflicted"
+"""Finding of a rollout whose own commands ended a sandbox or used up its time: the policy's doing, so it counts."""
 REFUSED: Final = "refused"
 """Finding of a rollout whose requests the gateway refused; ``refused: CODE``."""
 

@@ -40,10 +40,16 @@ class RewardSpec(Record, frozen=True, kw_only=True):
     """A required reward that is absent or not ok makes the rollout's reward null."""
 
 
+WallFault: TypeAlias = Literal["auto", "policy", "user"]
+"""Whose fault it is that an attempt uses up its time: found from what took it, the policy's, the agent's."""
+
+
 class Limits(Record, frozen=True, kw_only=True):
     """Limits of one attempt; None: no limit."""
 
     wall_seconds: float | None = None
+    wall_fault: WallFault = "auto"
+    """Whose fault the end of ``wall_seconds`` or ``idle_seconds`` is."""
     turns: int | None = None
     """Model calls of the policy; calls of role ``aux`` spend none."""
     tokens: int | None = None

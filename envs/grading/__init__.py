@@ -23,6 +23,7 @@ __getattr__, __all__ = face(
         "box": "TakeBox",
         "calling": (
             "AnyScorer call_function call_scorer can_score has_shared_judge only_reward plain_result read_scores"
+            " zero_scores"
         ),
         "judge_calls": "JUDGED JudgeCalls judge_run",
         "plain": "ForgedJsonError",

@@ -2,7 +2,7 @@
 from .box import TakeBox as TakeBox
 from .calling import AnyScorer as AnyScorer, call_function as call_function, call_scorer as call_scorer
 from .calling import can_score as can_score, has_shared_judge as has_shared_judge, only_reward as only_reward
-from .calling import plain_result as plain_result, read_scores as read_scores
+from .calling import plain_result as plain_result, read_scores as read_scores, zero_scores as zero_scores
 from .forgeries import common_cheats as common_cheats
 from .hidden_tests import HiddenTests as HiddenTests
 from .judge_calls import JUDGED as JUDGED, JudgeCalls as JudgeCalls, judge_run as judge_run

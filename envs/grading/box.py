@@ -1,10 +1,11 @@
 """A scorer's box: remembers that it was lost, so that no lost box becomes a score, and what its commands took."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeAlias, TypeVar
 
-from agent_layer.errors import SandboxError
+from agent_layer.errors import BoxExhaustedError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Process, Sandbox, SandboxSpec
 from envs.sandbox import BoxRequest, Exec, ForwardingSandbox, Open
 
@@ -23,14 +24,27 @@ class BoxLog:
         self.exec_seconds = 0.0
         """Wall time of commands, summed."""
         self.boxes: list[Sandbox] = []
+        self.cut: tuple[Sandbox, float] | None = None
+        """Box of the last command that was cancelled, and when, by the loop's clock; None: none was."""
 
     @contextmanager
     def note_losses(self) -> Generator[None]:
-        """Remember the first loss; its error passes."""
+        """Remember the first box that the machine lost; its error passes."""
         try:
             yield
+        except BoxExhaustedError:  # by what is judged
+            raise
         except SandboxError as error:
             self.lost = self.lost or str(error)
+            raise
+
+    @contextmanager
+    def note_cut(self, box: Sandbox) -> Generator[None]:
+        """Remember the box of a command that is cancelled."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.cut = box, asyncio.get_running_loop().time()
             raise
 
 
@@ -48,7 +62,7 @@ class ScoringBox(ForwardingSandbox):
             return await request.perform(self._box)
 
     async def _exec(self, request: Exec) -> ExecResult:
-        with self._log.note_losses():
+        with self._log.note_losses(), self._log.note_cut(self._box):
             ended = await request.perform(self._box)
             self._log.exec_seconds += ended.seconds
             if ended.status == "gone":
@@ -59,7 +73,7 @@ class ScoringBox(ForwardingSandbox):
 
     @asynccontextmanager
     async def _open(self, request: Open) -> AsyncGenerator[Process]:
-        with self._log.note_losses():
+        with self._log.note_losses(), self._log.note_cut(self._box):
             async with request.perform(self._box) as process:
                 yield process
 

@@ -11,8 +11,8 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError, UnreachableError
-from agent_layer.schema import Task, Trajectory, json_value, plain_number, read_score
-from envs.failures import ModelCallError, describe_error
+from agent_layer.schema import JsonObject, Task, Trajectory, json_value, plain_number, read_score
+from envs.failures import ModelCallError, describe_error, is_of_box_commands
 from envs.grading.scorer import Scorer, ScoringContext, Verdict
 
 ScorerFunction: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object] | object]
@@ -27,16 +27,24 @@ async def call_scorer(scorer: AnyScorer, context: ScoringContext) -> Verdict:
             answer: object = await call_function(scorer.score, context)
         else:
             answer = await call_function(scorer, context.task, context.trajectory, context.result)
-    except (SandboxError, UnreachableError) as error:
-        return Verdict(status="infra_error", evidence={"error": describe_error(error)})
-    except ModelCallError as error:
-        status = "infra_error" if error.status_code >= _SERVER_ERROR else "verifier_error"
-        return Verdict(status=status, evidence={"error": describe_error(error)})
-    except TimeoutError as error:
-        return Verdict(status="timeout", evidence={"error": describe_error(error)})
     except Exception as error:  # noqa: BLE001  # a scorer may raise anything, and must not fail the worker
-        return Verdict(status="verifier_error", evidence={"error": describe_error(error)})
+        return _judge_failure(error, context.task)
     return read_verdict(answer, only_reward(context.task))
+
+
+def _judge_failure(error: Exception, task: Task) -> Verdict:
+    evidence: JsonObject = {"error": describe_error(error)}
+    if is_of_box_commands(error):  # what is judged did that, and so earns nothing
+        return Verdict(scores=zero_scores(task), evidence=evidence)
+    match error:
+        case SandboxError() | UnreachableError():
+            return Verdict(status="infra_error", evidence=evidence)
+        case ModelCallError(status_code=code) if code >= _SERVER_ERROR:
+            return Verdict(status="infra_error", evidence=evidence)
+        case TimeoutError():
+            return Verdict(status="timeout", evidence=evidence)
+        case _:
+            return Verdict(status="verifier_error", evidence=evidence)
 
 
 async def call_function(function: Callable[..., object], *args: object) -> object:
@@ -84,6 +92,11 @@ def has_shared_judge(scorer: object) -> bool:
 def only_reward(task: Task) -> str:
     """Return the name of the reward that a plain number is the score of."""
     return next(iter(task.rewards)) if len(task.rewards) == 1 else "reward"
+
+
+def zero_scores(task: Task) -> dict[str, float]:
+    """Return 0 for each reward of a task."""
+    return dict.fromkeys(task.rewards, 0.0) or {only_reward(task): 0.0}
 
 
 def read_verdict(answer: object, only_reward: str) -> Verdict:

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import JsonObject, Task, Trajectory
 from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
 from envs.grading.box import BoxLog, ScoringBox, TakeBox
 
 AskJudge: TypeAlias = Callable[[Sequence[JsonObject], JsonObject], Awaitable[str]]
 """Takes messages and sampling parameters, returns the answer of a judge."""
+_ALIVE_SECONDS = 5.0
 
 
 class ScoringRun:
@@ -86,6 +88,15 @@ class ScoringRun:
                 " AGENT_LAYER_GATEWAY_URL"
             )
         return await self._ask_judge(messages, sampling)
+
+    async def was_commanding(self, deadline: float | None) -> bool:
+        """Whether a command ran at its deadline, by the loop's clock, in a box that still answers."""
+        if self._log.cut is None or deadline is None or self._log.cut[1] < deadline:  # by the scorer, before
+            return False
+        with suppress(TimeoutError, AgentLayerError):
+            async with asyncio.timeout(_ALIVE_SECONDS):
+                return await self._log.cut[0].is_alive()
+        return False
 
     async def close(self) -> None:
         """End its boxes. A box that cannot be ended is its pool's to end."""

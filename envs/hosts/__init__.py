@@ -9,7 +9,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "agent_run": "STOPPED AgentRun StopReason blame_boxed_command",
+        "agent_run": "STOPPED AgentRun StopReason",
         "host_client": "HostDiedError",
         "pools": "SharedHost",
         "protocol": "Check Checked Judge ScoredAttempt",

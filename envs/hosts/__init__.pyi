@@ -1,6 +1,5 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .agent_run import AgentRun as AgentRun, STOPPED as STOPPED, StopReason as StopReason
-from .agent_run import blame_boxed_command as blame_boxed_command
 from .host_client import HostDiedError as HostDiedError
 from .pools import SharedHost as SharedHost
 from .protocol import Check as Check, Checked as Checked, Judge as Judge, ScoredAttempt as ScoredAttempt

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -9,7 +10,6 @@ import msgspec
 from agent_layer.errors import AgentFailedError
 from agent_layer.schema import Task
 from envs.agents import Target
-from envs.commands import CommandTarget
 from envs.failures import Ending, classify_failure
 from envs.grading import plain_result
 from envs.progress import Progress, progress_scope
@@ -51,16 +51,24 @@ class AgentRun:
         rollout: the attempt in which it runs.
         wall_seconds: longest run, once the target has a process; None: no limit here.
         progress: receives the target's signals; its start ends with the run at the latest.
+        judge_time: returns how a run ends that took too long.
     """
 
     def __init__(
-        self, target: Target, task: Task, rollout: Rollout, wall_seconds: float | None, progress: Progress
+        self,
+        target: Target,
+        task: Task,
+        rollout: Rollout,
+        wall_seconds: float | None,
+        progress: Progress,
+        judge_time: Callable[[], Awaitable[Ending]] | None = None,
     ) -> None:
         self._target = target
         self._task = task
         self._rollout = rollout
         self._wall_seconds = wall_seconds
         self._progress = progress
+        self._judge_time = judge_time
         self._stopped: asyncio.Future[tuple[StopReason, Ending]] = asyncio.get_running_loop().create_future()
 
     def stop(self, why: StopReason, ending: Ending | None = None) -> None:
@@ -88,7 +96,9 @@ class AgentRun:
                 left = None if until is None else max(_TICK_SECONDS, until - self._progress.ran_seconds)
                 done, _ = await asyncio.wait({running, self._stopped}, timeout=left, return_when="FIRST_COMPLETED")
             if not running.done() or self._stopped.done():
-                self.stop("limit", self._out_of_time())
+                if not self._stopped.done() and self._judge_time is not None:
+                    self.stop("limit", await self._judge_time())
+                self.stop("limit")
                 running.cancel(self._stopped.result()[0])
                 await asyncio.wait({running}, timeout=grace_seconds)
         finally:
@@ -116,17 +126,3 @@ class AgentRun:
             return Ending(status="failed", cause="user", error="the agent cancelled itself"), None
         error = running.exception()
         return (classify_failure(error), None) if error is not None else (Ending(), running.result())
-
-    def _out_of_time(self) -> Ending:
-        limit = self._task.limits.wall_seconds  # of all holders together; this one may have had less
-        error = f"the agent ran longer than wall_seconds ({limit:g})" if limit is not None else None
-        return blame_boxed_command(Ending(status="failed", cause="user", error=error), self._target, self._progress)
-
-
-def blame_boxed_command(ending: Ending, target: Target, progress: Progress) -> Ending:
-    """Return how an attempt ended that used up its time: where a command in a box did, and no model call kept it
-    waiting, the policy had its commands take that long.
-    """
-    if not (isinstance(target, CommandTarget) and target.is_boxed) or progress.is_calling:
-        return ending
-    return msgspec.structs.replace(ending, status="truncated", cause="policy")

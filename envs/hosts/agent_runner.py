@@ -144,6 +144,7 @@ class AgentRunner:
             cause=ran.ending.cause,
             error=ran.ending.error,
             traceback=ran.ending.traceback,
+            is_self_inflicted=ran.ending.is_self_inflicted,
             result=ran.result,
             seconds=ran.seconds,
             logs=sorted(rollout.logs),

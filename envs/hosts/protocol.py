@@ -105,6 +105,7 @@ class Ended(_Message, frozen=True, kw_only=True):
     error: str | None = None
     traceback: str | None = None
     """Where the agent raised the error."""
+    is_self_inflicted: bool = False
     result: object = None
     """What the agent returned, a JSON value."""
     seconds: float

@@ -86,7 +86,13 @@ class HostTarget:
             await self.hosts.release_host(host)
         rollout.logs.update(ended.logs)
         if ended.status != "completed":
-            ending = Ending(status=ended.status, cause=ended.cause, error=ended.error, traceback=ended.traceback)
+            ending = Ending(
+                status=ended.status,
+                cause=ended.cause,
+                error=ended.error,
+                traceback=ended.traceback,
+                is_self_inflicted=ended.is_self_inflicted,
+            )
             raise EndedError(ending)
         return ended.result
 

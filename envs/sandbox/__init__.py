@@ -20,7 +20,7 @@ __getattr__, __all__ = face(
         "registry": "list_kind_names make_kind",
         "requests": "BoxRequest Exec ForwardingSandbox Open",
         "supervisor.handle": "SupervisorHandle",
-        "supervisor.messages": "BoxFacts CollectedFiles TakeBox",
+        "supervisor.messages": "BoxFacts CollectedFiles CommandTime TakeBox",
         "supervisor.remote": "AttemptSandbox",
     },
 )

@@ -5,7 +5,8 @@ from .pool import PoolOptions as PoolOptions, PoolStats as PoolStats, SandboxPoo
 from .registry import list_kind_names as list_kind_names, make_kind as make_kind
 from .requests import BoxRequest as BoxRequest, Exec as Exec, ForwardingSandbox as ForwardingSandbox, Open as Open
 from .supervisor.handle import SupervisorHandle as SupervisorHandle
-from .supervisor.messages import BoxFacts as BoxFacts, CollectedFiles as CollectedFiles, TakeBox as TakeBox
+from .supervisor.messages import BoxFacts as BoxFacts, CollectedFiles as CollectedFiles, CommandTime as CommandTime
+from .supervisor.messages import TakeBox as TakeBox
 from .supervisor.remote import AttemptSandbox as AttemptSandbox, SandboxConnection as SandboxConnection
 from .supervisor.remote import connect_sandbox as connect_sandbox
 from agent_layer.schema.sandbox import Entry as Entry, ExecResult as ExecResult, ExecStatus as ExecStatus

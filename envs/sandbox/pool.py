@@ -15,7 +15,7 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError, SandboxError
 from agent_layer.infra import quantile
-from agent_layer.schema.sandbox import Process, Sandbox, SandboxSpec, Snapshot, check_spec
+from agent_layer.schema.sandbox import EndOfBox, Process, Sandbox, SandboxSpec, Snapshot, check_spec
 from envs.sandbox.kind import SandboxKind
 from envs.sandbox.registry import choose_kind, list_kind_names, make_kind
 from envs.sandbox.requests import BoxRequest, ForwardingSandbox, Open, R
@@ -331,6 +331,11 @@ class PooledSandbox(ForwardingSandbox):
         super().__init__(box.id, box.kind, box.spec, owner)
         self._box = box
         self._pool = pool
+
+    @property
+    def ended(self) -> EndOfBox | None:
+        """Why it ended before it was closed; None: it has not, or its kind does not tell."""
+        return getattr(self._box, "ended", None)
 
     async def _call(self, request: BoxRequest[R]) -> R:
         return await request.perform(self._box)

@@ -15,6 +15,7 @@ from agent_layer.schema.sandbox import (
     EXEC_SECONDS,
     MAX_FILE,
     MAX_OUTPUT,
+    EndOfBox,
     Entry,
     ExecResult,
     Process,
@@ -159,6 +160,11 @@ class ForwardingSandbox(ABC):
         self.kind = kind
         self.spec = spec
         self.owner = owner
+
+    @property
+    def ended(self) -> EndOfBox | None:
+        """Why it ended before it was closed; None: it is not known here."""
+        return None
 
     @abstractmethod
     async def _call(self, request: BoxRequest[R]) -> R:

@@ -32,13 +32,22 @@ from agent_layer.errors import (
     SandboxError,
     UnreachableError,
 )
-from agent_layer.schema import MISSED_FORM, NO_POLICY_CALL, Outcome, PhaseTimes, Reward, rollout_reward
-from agent_layer.schema.sandbox import SandboxUsage
+from agent_layer.schema import MISSED_FORM, NO_POLICY_CALL, SELF_INFLICTED, Outcome, PhaseTimes, Reward, rollout_reward
+from agent_layer.schema.sandbox import EndOfBox, SandboxUsage
 from agent_layer.state import explain_no_policy_call
 from agent_layer.store import read_rewards
-from envs.failures import Ending, RefusedTaskError, blame_policy
-from envs.hosts import STOPPED, AgentRun, StopReason, blame_boxed_command
-from envs.sandbox import AttemptSandbox
+from envs.commands import CommandTarget
+from envs.failures import (
+    Ending,
+    RefusedTaskError,
+    TimeSpent,
+    blame_for_time,
+    blame_policy,
+    end_with_box,
+    is_out_of_time,
+)
+from envs.hosts import STOPPED, AgentRun, StopReason
+from envs.sandbox import AttemptSandbox, CommandTime
 from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_report, make_rewards, missing_scores
 from envs.worker.context import WorkerContext
 from envs.worker.gateway_attempts import close_attempt, open_attempt, withdraw_attempt
@@ -72,7 +81,7 @@ class Attempt:
         self._outcome: Outcome | None = None
         """The recorded end; the first one stands, so there is never a second."""
         self._lost_box: Ending | None = None
-        """How the attempt ends because its box was lost; None: it was not."""
+        """How the attempt ends because its box did; None: it has not."""
         self._ending_boxes: asyncio.Task[SandboxUsage | None] | None = None
 
     async def run(self) -> None:
@@ -121,24 +130,54 @@ class Attempt:
         """Ask the agent to pause at its next step boundary; False: it cannot, and goes on."""
         return self._resumability.request_pause()
 
-    def record_activity(self, seconds_ago: float, *, is_calling: bool) -> None:
-        """Note what the gateway knows: its last record of the attempt, and whether a model call is in flight."""
+    def record_activity(self, seconds_ago: float, waited_seconds: float, *, is_calling: bool) -> None:
+        """Note what the gateway knows: its last record of the attempt, how long model calls were in flight, and now."""
         if isinstance(self._phase, Running):
             self._phase.progress.record_activity(seconds_ago)
-            self._phase.progress.is_calling = is_calling
+            self._phase.progress.record_waits(waited_seconds, is_calling=is_calling)
 
-    def end_if_idle(self) -> None:
-        """End the attempt if nothing was recorded for longer than its task allows."""
-        limit = self.lease.task.limits.idle_seconds
-        if limit is None or not isinstance(self._phase, Running) or self._phase.progress.quiet_seconds <= limit:
+    async def end_if_idle(self) -> None:
+        """End the attempt if nothing was recorded, and no command of its own ran, for longer than its task allows."""
+        limit, phase = self.lease.task.limits.idle_seconds, self._phase
+        if limit is None or not isinstance(phase, Running) or phase.progress.quiet_seconds <= limit:
             return
+        commands = await self._time_commands()
+        if commands is not None and commands.quiet_seconds is not None:
+            phase.progress.record_activity(commands.quiet_seconds)
+            if phase.progress.quiet_seconds <= limit:
+                return
+        is_calling = phase.progress.is_calling
+        spent = TimeSpent(
+            seconds=limit,
+            command_seconds=limit if commands is None and not is_calling else 0.0,
+            waited_seconds=limit if is_calling else 0.0,
+        )
         error = f"nothing was recorded for longer than idle_seconds ({limit:g})"
-        if self._phase.progress.is_calling:
-            ending = Ending(status="lost", cause="infra", error=f"{error} while a model call was in flight")
-        else:
-            ending = Ending(status="failed", cause="user", error=error)
-            ending = blame_boxed_command(ending, self._context.target, self._phase.progress)
-        self.stop("limit", ending)
+        self.stop("limit", blame_for_time(error, spent, self.lease.task.limits.wall_fault))
+
+    async def _end_for_time(self) -> Ending:
+        """Return how the attempt ends whose agent ran longer than it may."""
+        limits, phase = self.lease.task.limits, self._phase
+        error = (
+            f"the agent ran longer than wall_seconds ({limits.wall_seconds or 0:g})"  # those of earlier holders, too
+        )
+        assert isinstance(phase, Running)
+        seconds, waited_seconds = phase.progress.ran_seconds, phase.progress.waited_seconds
+        commands = await self._time_commands()
+        spent = TimeSpent(
+            seconds=seconds,
+            command_seconds=max(0.0, seconds - waited_seconds) if commands is None else commands.seconds,
+            waited_seconds=waited_seconds,
+            is_commanding=not phase.progress.is_calling if commands is None else commands.is_running,
+        )
+        return blame_for_time(error, spent, limits.wall_fault)
+
+    async def _time_commands(self) -> CommandTime | None:
+        """Return how commands in the attempt's box spend its time; None: the agent itself is one in a box."""
+        target, supervisor = self._context.target, self._context.sandboxes.supervisor
+        if isinstance(target, CommandTarget) and target.is_boxed:
+            return None
+        return await supervisor.command_time(self.lease.token) if supervisor.is_running else CommandTime()
 
     def abandon(self) -> None:
         """Record that the worker ends before a started attempt does; nothing where another holder goes on with it."""
@@ -197,7 +236,8 @@ class Attempt:
             if opened is not None:
                 await context.call(withdraw_attempt, context, opened)
             return await self._refuse(error, times)
-        agent_run = AgentRun(context.target, task, rollout, self._resumability.left_seconds, progress)
+        left_seconds = self._resumability.left_seconds
+        agent_run = AgentRun(context.target, task, rollout, left_seconds, progress, self._end_for_time)
         progress.record_activity()
         if self._stop is not None:
             agent_run.stop(self._stop, self._lost_box)
@@ -217,21 +257,23 @@ class Attempt:
 
     async def _run_agent(self, running: Running) -> Closing | HandingOver:
         ran = await running.agent_run.wait(self._context.settings.close_seconds)
+        ending = await self._end_for_time() if is_out_of_time(ran.ending) else ran.ending
         end = RunEnd(
-            ending=ran.ending,
-            lease_ending=_choose_lease_ending(ran.ending, self._stop),
+            ending=ending,
+            lease_ending=_choose_lease_ending(ending, self._stop),
             result=ran.result,
             times=msgspec.structs.replace(running.times, run_seconds=ran.seconds),
         )
         end = await self._close_box(running.rollout, end)
-        if self._resumability.continues_elsewhere(ran.ending.status, self._stop):
+        if self._resumability.continues_elsewhere(ending.status, self._stop):
             return HandingOver(rollout=running.rollout, end=end)
         return Closing(rollout=running.rollout, end=end)
 
     async def _close_box(self, rollout: Rollout, end: RunEnd) -> RunEnd:
         """Freeze the agent's box or directory, take the artifacts of an attempt that may count, and end the box.
 
-        A box that was lost hides what the agent did in it, so the attempt is lost, whatever the agent returned.
+        A box that the machine lost hides what the agent did in it, so the attempt is lost, whatever the agent returned.
+        One that its own commands ended is the policy's: the attempt is scored without its files.
         """
         if isinstance(rollout.box, AttemptSandbox):
             await self._context.sandboxes.disconnect(self.lease, rollout.box)
@@ -248,8 +290,8 @@ class Attempt:
         ending, findings = judge_files(end.ending, files)
         return replace(end, ending=ending, findings=findings, artifacts=files.archive, sandbox=files.usage)
 
-    def _lose_box(self, why: str) -> None:
-        self._lost_box = Ending(status="lost", cause="infra", error=why)
+    def _lose_box(self, end: EndOfBox) -> None:
+        self._lost_box = end_with_box(end)
         self.stop("limit", self._lost_box)
 
     async def _conclude(self, phase: Closing | Scoring | Sealing) -> Scoring | Sealing | Done:
@@ -371,7 +413,7 @@ class Attempt:
             result=end.result,
             num_calls=num_calls,
             times=end.times,
-            findings=list(end.findings),
+            findings=[*([SELF_INFLICTED] if _is_self_inflicted(end) else []), *end.findings],
             sandbox=end.sandbox,
             artifacts=None if artifacts is None else artifacts.hash,
         )
@@ -415,6 +457,12 @@ def classify_refusal(error: AgentLayerError, *, is_resumed: bool) -> tuple[Endin
         return Ending(status="lost", cause="infra", error=str(error)), "retry"
     is_over = is_resumed and not isinstance(error, UnreachableError)
     return Ending(status="lost", cause="infra", error=str(error)), "retry" if is_over else "release"
+
+
+def _is_self_inflicted(end: RunEnd) -> bool:
+    """Whether commands of the attempt ended it, or a sandbox that it or its scorer had."""
+    ends = [] if end.sandbox is None else end.sandbox.ends
+    return end.ending.is_self_inflicted or any(one.cause == "policy" for one in ends)
 
 
 def _choose_lease_ending(ending: Ending, stop: StopReason | None) -> LeaseEnding:

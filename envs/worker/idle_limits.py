@@ -48,8 +48,9 @@ class LivenessMonitor:
         for attempt in attempts:
             name = attempt.lease.trajectory_id
             if renewed is not None and name in renewed.quiet_seconds:
-                attempt.record_activity(renewed.quiet_seconds[name], is_calling=name in renewed.calling)
-            attempt.end_if_idle()
+                waited_seconds, is_calling = renewed.waited_seconds.get(name, 0.0), name in renewed.calling
+                attempt.record_activity(renewed.quiet_seconds[name], waited_seconds, is_calling=is_calling)
+            await attempt.end_if_idle()
 
     def _seconds_between_checks(self) -> float:
         limits = [limit for one in self._running() if (limit := one.lease.task.limits.idle_seconds) is not None]

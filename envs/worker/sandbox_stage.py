@@ -10,10 +10,10 @@ import msgspec
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Content, Task, content_hash
-from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
+from agent_layer.schema.sandbox import EndOfBox, SandboxSpec, SandboxUsage
 from agent_layer.settings import Settings
 from envs.commands import CommandTarget
-from envs.failures import Ending, RefusedTaskError
+from envs.failures import Ending, RefusedTaskError, end_with_box
 from envs.sandbox import AttemptSandbox, CollectedFiles, SupervisorHandle, TakeBox
 
 _SCORING_BOXES = 16
@@ -71,12 +71,12 @@ class SandboxStage:
                 self.supervisor.expect((by_hash[key], number) for key, number in wanted.items())
             )
 
-    async def take(self, lease: Lease, on_lost: Callable[[str], None]) -> AttemptSandbox | None:
+    async def take(self, lease: Lease, on_lost: Callable[[EndOfBox], None]) -> AttemptSandbox | None:
         """Return the attempt's box with the task's files; None: it has none.
 
         Args:
             lease: of the attempt.
-            on_lost: called with the reason when the box is lost before the agent has ended.
+            on_lost: called with the reason when the box ends before the agent has.
 
         Raises:
             RefusedTaskError: no box can be made as the task asks.
@@ -109,7 +109,7 @@ class SandboxStage:
         """Take the artifacts out of the attempt's box, and end it; of a command without a box, out of its directory.
 
         Raises:
-            SandboxError: the box was lost, so what the agent did in it is not known.
+            SandboxError: the machine lost the box, so what the agent did in it is not known.
             OSError: the directory cannot be read.
         """
         paths, max_bytes = [*(lease.task.artifacts or self._artifacts)], self._settings.artifact_bytes
@@ -144,9 +144,11 @@ def judge_files(ending: Ending, files: CollectedFiles) -> tuple[Ending, tuple[st
     """Return the ending of an attempt with its files taken, and what was noticed.
 
     A missing artifact is an empty one. Artifacts that are too large count as not left, and end the attempt as
-    truncated: the policy wrote more than it may, as with tokens.
+    truncated: the policy wrote more than it may, as with tokens. So does a box that its own commands ended.
     """
     findings = tuple(f"{_MISSING}: {path}" for path in files.missing)
+    if files.end is not None:
+        return (end_with_box(files.end) if ending.status != "truncated" else ending), findings
     if not files.too_large:
         return ending, findings
     error = "the declared artifacts are larger than artifact_bytes; none was taken"

@@ -6,13 +6,22 @@ happens when a killed trainer has left later versions, or when an engine falls b
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
 import msgspec
 
-from agent_layer.schema import ExcludedRollout, Fill, Group, HeldOutTasks, LengthRule, Trajectory, current_rewards
+from agent_layer.schema import (
+    SELF_INFLICTED,
+    ExcludedRollout,
+    Fill,
+    Group,
+    HeldOutTasks,
+    LengthRule,
+    Trajectory,
+    current_rewards,
+)
 from agent_layer.store import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
@@ -65,6 +74,8 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     num_cut_tokens: int
     """Sampled tokens beyond the longest row."""
     capture: CaptureCounts
+    num_self_inflicted: int = 0
+    """Rollouts whose own commands ended a sandbox or used up their time."""
     engines: dict[str, str] = {}
     """Address of the engine of each call, by call id; calls whose engine is not known are left out."""
     excluded: list[ExcludedRollout] = []
@@ -132,6 +143,8 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts that could not be trained exactly, by kind of the reason."""
     num_dropped_steps: int
     num_overlong: int
+    self_inflicted: dict[str, int]
+    """Rollouts whose own commands ended a sandbox or used up their time, by task id."""
     cut_tokens: dict[str, int]
     """Sampled tokens beyond the longest row, by task id."""
     num_calls: int
@@ -196,6 +209,9 @@ def read_group(  # noqa: PLR0913  # a group, and the rules by which it is read
         excluded=[found for _, found in read if isinstance(found, ExcludedRollout)],
         rule=rule,
         capture=count_capture(delivery.trajectories),
+        num_self_inflicted=sum(
+            one.outcome is not None and SELF_INFLICTED in one.outcome.findings for one in delivery.trajectories
+        ),
         engines={step.call_id: step.engine for one in delivery.trajectories for step in one.steps if step.engine},
     )
 
@@ -226,7 +242,8 @@ def count_step(groups: Sequence[GroupIntake], *, compares_groups: bool = True) -
         untrainable=dict(Counter(one.kind for group in groups for one in group.excluded)),
         num_dropped_steps=sum(group.num_dropped_steps for group in groups),
         num_overlong=sum(len(group.overlong) for group in groups),
-        cut_tokens=_cut_by_task(groups),
+        self_inflicted=_count_by_task(groups, lambda group: group.num_self_inflicted),
+        cut_tokens=_count_by_task(groups, lambda group: group.num_cut_tokens),
         num_calls=sum(group.num_calls for group in groups),
         num_tokens=len(ages),
         reward_mean=sum(rewards) / len(rewards) if rewards else None,
@@ -254,10 +271,10 @@ def _count_dead(groups: Sequence[GroupIntake], *, compares_groups: bool) -> int:
     return sum(not group.teaches for group in fresh)
 
 
-def _cut_by_task(groups: Iterable[GroupIntake]) -> dict[str, int]:
+def _count_by_task(groups: Iterable[GroupIntake], count: Callable[[GroupIntake], int]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for group in groups:
-        found[group.group.task_id] += group.num_cut_tokens
+        found[group.group.task_id] += count(group)
     return dict(+found)
 
 

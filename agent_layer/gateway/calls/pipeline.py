@@ -192,15 +192,14 @@ class Calls:
         entry = watched.call = rollout.history.calls.add(key, minted_id, key.agent, earlier)
         entry.has_lost_client = lambda: client.is_gone
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
-        rollout.lease.num_pending += 1
         try:
-            async with asyncio.timeout(rollout.budget.seconds_left()):
-                return await self._run(call, client)
+            with rollout.lease.waits.running():
+                async with asyncio.timeout(rollout.budget.seconds_left()):
+                    return await self._run(call, client)
         except (TimeoutError, asyncio.CancelledError) as stop:
             _refuse_stopped(call, client, stop)
             raise
         finally:
-            rollout.lease.num_pending -= 1
             entry.has_lost_client = None  # it holds the request
             entry.done.set()
 

@@ -181,7 +181,8 @@ class RolloutRegistry:
         return RenewedRollouts(
             unknown=unknown,
             quiet_seconds={one.trajectory_id: round(one.quiet_seconds, 3) for one in known},
-            calling=[one.trajectory_id for one in known if one.lease.num_pending],
+            calling=[one.trajectory_id for one in known if one.lease.waits.num_running],
+            waited_seconds={one.trajectory_id: round(one.lease.waits.busy_seconds, 3) for one in known},
         )
 
     def expired(self) -> Iterator[tuple[LiveRollout, Lapse]]:

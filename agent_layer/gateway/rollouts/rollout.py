@@ -22,6 +22,7 @@ from agent_layer.gateway.rollouts.callers import NO_SIDE_CALLS, SideCalls
 from agent_layer.gateway.rollouts.media import Part, name_stored, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import Call, CallTable
+from agent_layer.infra import BusyClock
 from agent_layer.schema import (
     KEY_PREFIX,
     NOT_SAMPLING,
@@ -216,7 +217,7 @@ class Lease:
     """There is a checkpoint of it, from which another holder may go on."""
     is_resumed: bool = False
     """Another holder resumed it."""
-    num_pending: int = 0
+    waits: BusyClock = field(default_factory=BusyClock)
     """Questions that wait for an answer, at an engine or for a place at one."""
     running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
     """Calls that closing the rollout cancels."""

@@ -6,6 +6,7 @@ __getattr__, __all__ = face(
     __name__,
     {
         "box": "EXEC_SECONDS MAX_FILE MAX_OUTPUT Entry ExecResult ExecStatus Process Sandbox Snapshot",
-        "spec": "HOST_IMAGE ISOLATIONS Isolation Resources SandboxSpec SandboxUsage check_spec",
+        "spec": "HOST_IMAGE ISOLATIONS Isolation Resources SandboxSpec check_spec",
+        "usage": "EndOfBox SandboxUsage",
     },
 )

@@ -2,8 +2,10 @@
 
 A **kind** is one such way (namespaces, containers, …), a **box** is one running sandbox. Contract of every kind:
 
-* Exec is never retried. Its status says how the processes ended. ``gone`` means that the box itself was lost: an
-  infrastructure failure, never the policy's fault.
+* Exec is never retried. Its status says how the processes ended. ``gone`` means that the machine lost the box, or ended
+  a command for its own memory: an infrastructure failure, never the policy's fault.
+* A box that its own commands end stays ``oom`` for every exec. ``ended`` says why, and what is no exec raises
+  ``BoxExhaustedError``.
 * Output, files, memory, processes and time are bounded. What exceeds a bound ends the exec, never the box's host.
 * Paths are paths in the box, relative ones below ``spec.workdir``. No link leads out.
 * File operations raise ``OSError`` with the box's own errno: a missing file is a ``FileNotFoundError``.
@@ -20,6 +22,7 @@ import msgspec
 
 from agent_layer.schema import content_hash
 from agent_layer.schema.sandbox.spec import SandboxSpec
+from agent_layer.schema.sandbox.usage import EndOfBox
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,7 +33,7 @@ ExecStatus: TypeAlias = Literal["exited", "signalled", "timeout", "oom", "output
 exited        by itself, with ``exit_code``
 signalled     by a signal that the sandbox did not send
 timeout       killed after its seconds of wall or CPU time
-oom           killed because the box reached ``memory_mb``
+oom           killed because the box reached ``memory_mb``, or ended because of what ran in it
 output_limit  killed after ``max_output`` bytes
 gone          not known: the box was lost
 """
@@ -108,6 +111,11 @@ class Sandbox(Protocol):
     spec: SandboxSpec
     owner: str
     """Lease token, or another name, of the only user of this box."""
+
+    @property
+    def ended(self) -> EndOfBox | None:
+        """Why it ended before it was closed; None: it has not, or it is not known here."""
+        ...
 
     async def exec(
         self,

@@ -1,4 +1,4 @@
-"""What a sandbox has to be, and what one used up."""
+"""What a sandbox has to be."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -105,29 +105,3 @@ def _is_plain(path: str) -> bool:
 
 def _overlap(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
-
-
-class SandboxUsage(Record, frozen=True, kw_only=True):
-    """What the sandboxes of one attempt took; None: not known."""
-
-    kind: str | None = None
-    """Kind of the agent's box."""
-    spec_hash: str | None = None
-    boot_seconds: float | None = None
-    """From asking for the agent's box until it was handed out; a warm pool makes it short."""
-    exec_seconds: float = 0.0
-    """Wall time of the agent's commands, summed."""
-    num_execs: int = 0
-    cpu_seconds: float | None = None
-    """CPU seconds of the agent's commands, summed."""
-    peak_memory_mb: float | None = None
-    """Largest of any command of the agent."""
-    output_bytes: int = 0
-    """Output of the agent's commands."""
-    scoring_seconds: float | None = None
-    """Wall time of commands in boxes of scorers, summed."""
-    num_scoring_boxes: int = 0
-    box_seconds: float | None = None
-    """Seconds that the agent's box and its forks existed, summed."""
-    scoring_box_seconds: float | None = None
-    """Seconds that boxes of scorers existed, summed."""

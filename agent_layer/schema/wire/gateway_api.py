@@ -145,6 +145,8 @@ class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the last call of each open attempt began or ended, or since the attempt was opened."""
     calling: list[str] = []
     """Open attempts that wait for an answer."""
+    waited_seconds: dict[str, float] = {}
+    """Time in which at least one question of each open attempt waited for its answer, since its holder opened it."""
 
     def __add__(self, other: "RenewedRollouts") -> "RenewedRollouts":
         """Combine the results of two gateways."""
@@ -152,6 +154,7 @@ class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):
             unknown=self.unknown + other.unknown,
             quiet_seconds=self.quiet_seconds | other.quiet_seconds,
             calling=self.calling + other.calling,
+            waited_seconds=self.waited_seconds | other.waited_seconds,
         )
 
 

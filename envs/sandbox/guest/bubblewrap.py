@@ -60,7 +60,7 @@ def enter_session(  # noqa: PLR0913  # all that a box has of its own
     layout += ["--dev-bind", "/dev", "/dev"]
     for place, source in sources.items():
         layout += ["--bind", source, place]
-    layout += ["--bind", _PROC, "/proc", "--remount-ro", "/dev"]
+    layout += ["--ro-bind", _PROC, "/proc", "--remount-ro", "/dev"]
     if not has_image:
         layout += ["--dir", "/run", "--remount-ro", "/"]
     _enter([program, *_NAMESPACES, *layout, "--cap-drop", "ALL", "--new-session"])

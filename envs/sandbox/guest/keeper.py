@@ -100,6 +100,16 @@ def _kill_family() -> None:
         time.sleep(_POLL_SECONDS)
 
 
+def list_ancestors() -> Iterator[int]:
+    """Yield the parent of this process, and all above it that it can see."""
+    pid = os.getppid()
+    with suppress(OSError, ValueError):
+        while pid > 0:
+            yield pid
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+                pid = int(stat.read().rpartition(")")[2].split()[1])
+
+
 def list_descendants(pid: int) -> Iterator[int]:
     """Yield all processes below one, parents first."""
     with suppress(OSError, ValueError):

@@ -31,6 +31,8 @@ from envs.sandbox.guest.warm_python import rehearse
 _DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a shell may have had this process's ancestors ignore."""
 _WATCH_SECONDS = 0.1
+_KILLED_FIRST = b"1000"
+"""Score with which the kernel kills a process for memory before any other."""
 _MAX_REAP_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -42,9 +44,15 @@ class _Job(NamedTuple):
 
 
 class Server:
-    """Serves one box until the worker closes the connection."""
+    """Serves one box until the worker closes the connection.
 
-    def __init__(self, end: socket.socket, rules: Rules) -> None:
+    Args:
+        end: connection to the worker.
+        rules: for its children.
+        oom_score: from ``open_oom_score``.
+    """
+
+    def __init__(self, end: socket.socket, rules: Rules, oom_score: int) -> None:
         self._end = end
         self._rules = rules
         self._jobs: dict[int, _Job] = {}
@@ -54,6 +62,8 @@ class Server:
         self._spare: int | None = None
         self._spare_end: socket.socket | None = None
         self._base_bytes = _resident_bytes(os.getpid())
+        self._oom_score = oom_score
+        self._own_score = os.read(oom_score, 8)
         self._exits, self._exits_writer = os.pipe()
         os.set_blocking(self._exits, False)
         os.set_blocking(self._exits_writer, False)
@@ -111,7 +121,16 @@ class Server:
 
     def _fork(self, run: Callable[[], int]) -> int:
         """Fork a child that runs a function as the box's user, and exits with what it returns; return its id."""
-        if (pid := os.fork()) != 0:
+        os.write(
+            self._oom_score, _KILLED_FIRST
+        )  # a child inherits it, and so dies before this server, which reports it
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid != 0:
+                os.write(self._oom_score, self._own_score)
+        if pid:
             return pid
         code = 125
         try:
@@ -228,6 +247,14 @@ def _resident_bytes(pid: int) -> int:
             return int(sizes.read().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
+
+
+def open_oom_score() -> int:
+    """Return a descriptor of this process's score, by which the kernel chooses what to kill for memory.
+
+    Open it before the box is locked down: from then on no process of the box can open its own.
+    """
+    return os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
 
 
 def kill_others() -> None:

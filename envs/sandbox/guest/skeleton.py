@@ -148,6 +148,7 @@ def enter_box(workdir: str, disk_mb: int, files: int, *, user: int) -> None:
     for place, source in make_writable(workdir, disk_mb, files, user=user).items():
         kernel.bind(source, place)
     mount_proc("/proc")
+    kernel.make_read_only("/proc")  # no command lowers its own oom_score_adj
     kernel.mount("none", "/", None, kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | flags)
     kernel.set_host_name("box")
     os.chdir(workdir)

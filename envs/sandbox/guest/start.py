@@ -19,11 +19,18 @@ from typing import cast
 
 from envs.sandbox.guest import kernel
 from envs.sandbox.guest.jobs import Rules
-from envs.sandbox.guest.keeper import end_everything, keep, kill_descendants, list_descendants, serve_reaper
-from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
+from envs.sandbox.guest.keeper import (
+    end_everything,
+    keep,
+    kill_descendants,
+    list_ancestors,
+    list_descendants,
+    serve_reaper,
+)
+from envs.sandbox.guest.lockdown import Limits, give_up_rights, protect_from_signals, seal_server
 from envs.sandbox.guest.oci import run_container
 from envs.sandbox.guest.packets import describe_error, receive_packet, send_packet
-from envs.sandbox.guest.server import Server, kill_others, list_processes
+from envs.sandbox.guest.server import Server, kill_others, list_processes, open_oom_score
 from envs.sandbox.guest.skeleton import USER
 from envs.sandbox.guest.zygote import serve_zygote
 
@@ -238,17 +245,18 @@ def _serve_alone(end: socket.socket, config: dict[str, object]) -> None:
     for number in _SERVE_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "subreaper")
+    above = [os.getpid(), *list_ancestors()]
     rules = Rules(
         workdir=cast("str", config["workdir"]),
         variables=cast("dict[str, str]", config["variables"]),
         limits=Limits(**cast("dict[str, int]", config["limits"])),
         watched_bytes=cast("int | None", config["watched_bytes"]),
-        give_up_rights=lambda: None,
+        give_up_rights=lambda: protect_from_signals(above),
         kill_others=kill_descendants,
         list_processes=lambda: list_descendants(os.getpid()),
     )
     try:
-        Server(end, rules).serve([])
+        Server(end, rules, open_oom_score()).serve([])
     finally:
         end_everything(cast("list[str]", config["left"]))  # as the keeper does, unless it was killed
 
@@ -279,6 +287,7 @@ def _serve_container(address: str) -> None:
         list_processes=list_processes,
         has_warm_python=not fields["has_image"],
     )
+    oom_score = open_oom_score()
     try:
         if fields.get("is_alone"):
             _become_other(user)
@@ -288,7 +297,7 @@ def _serve_container(address: str) -> None:
     except OSError as error:
         send_packet(end, {"error": describe_error(error)})
         return
-    Server(end, rules).serve(missing)
+    Server(end, rules, oom_score).serve(missing)
 
 
 def _connect(address: str) -> socket.socket:

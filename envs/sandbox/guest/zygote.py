@@ -23,7 +23,7 @@ from envs.sandbox.guest.bubblewrap import enter_session
 from envs.sandbox.guest.jobs import Rules
 from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
 from envs.sandbox.guest.packets import Packet, describe_error, receive_packet, send_packet
-from envs.sandbox.guest.server import Server, kill_others, list_processes
+from envs.sandbox.guest.server import Server, kill_others, list_processes, open_oom_score
 from envs.sandbox.guest.skeleton import build_skeleton, enter_box
 
 _WARM = (
@@ -102,12 +102,13 @@ def _become_box(zygote_end: socket.socket, box_end: int, mapped: int, config: di
         end = socket.socket(fileno=box_end)
         try:
             if os.read(mapped, 1) and receive_packet(end) is not None:
+                oom_score = open_oom_score()
                 rules = _set_up(config)
                 writable = (
                     ["/"] if config.get("has_image") else [cast("str", config["workdir"]), "/tmp", "/dev/shm", "/run"]
                 )
                 missing = seal_server(writable)
-                Server(end, rules).serve(missing)
+                Server(end, rules, oom_score).serve(missing)
                 code = 0
         except OSError as error:
             with suppress(OSError):

@@ -9,17 +9,18 @@ import errno
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from agent_layer.errors import SandboxError
+from agent_layer.errors import BoxExhaustedError, SandboxError
 from agent_layer.schema.sandbox import (
     EXEC_SECONDS,
     MAX_FILE,
     MAX_OUTPUT,
+    EndOfBox,
     Entry,
     ExecResult,
     Process,
@@ -29,10 +30,13 @@ from agent_layer.schema.sandbox import (
 )
 from envs.sandbox.host_side.cgroups import CgroupUsage
 from envs.sandbox.host_side.connection import BoxConnection, BoxReply
-from envs.sandbox.host_side.live import KILL_SECONDS, MAX_CPU_SECONDS, LiveProcess
+from envs.sandbox.host_side.ending import BoxWatch, judge_end
+from envs.sandbox.host_side.live import MAX_CPU_SECONDS, LiveProcess, ProcessEnds
 from envs.sandbox.host_side.outcome import Outcome, make_result
 from envs.sandbox.host_side.pipes import InputFeeder, OutputCollector
 
+_KILL_SECONDS = 5.0
+"""Seconds for the server to report the end of a child that it was asked to kill; then the box is lost."""
 _MAX_JOBS = 32
 """Jobs of one box at the same time; further ones wait."""
 _FILE_SECONDS = 30.0
@@ -66,6 +70,10 @@ class ServedSandbox:
         self.owner = owner
         self._connection = connection
         self._life = life
+        self._watch = BoxWatch(box=box_id, before=life.usage(), memory_mb=spec.resources.memory_mb)
+        connection.on_lost = lambda: self._note_end("gone")
+        self.ended: EndOfBox | None = None
+        """Why it ended before it was closed; None: it has not."""
         self._jobs = asyncio.Semaphore(_MAX_JOBS)
         self._ending: asyncio.Task[None] | None = None
         self.start_sibling: Callable[[SandboxSpec, str], Awaitable[Sandbox]] | None = None
@@ -87,9 +95,10 @@ class ServedSandbox:
         if not 0 < seconds <= MAX_CPU_SECONDS:
             raise ValueError(f"sandbox: expected seconds above 0 and at most a week, found {seconds}")
         cpu_seconds = math.ceil(seconds)
-        before = self._life.usage()
-        outcome = await self._run(_command(argv, cwd, env, cpu_seconds), stdin, seconds, max_output)
-        return make_result(outcome, cpu_seconds, before, self._life.usage())
+        command = _command(argv, cwd, env, cpu_seconds)
+        with self._running_command() as before:
+            outcome = await self._run(command, stdin, seconds, max_output)
+        return self._make_result(outcome, cpu_seconds, before, self._watch.latest)
 
     @asynccontextmanager
     async def open(
@@ -97,12 +106,18 @@ class ServedSandbox:
     ) -> AsyncGenerator[Process]:
         """Start a command with live stdio."""
         command = {**_command(argv, cwd, env, MAX_CPU_SECONDS), "pty": pty}
-        process = await LiveProcess.start(self._connection, command, self._life.usage, pty=pty)
-        try:
-            yield process
-        finally:
-            await process.kill()
-            process.close()
+        with self._running_command() as before:
+
+            def judge(outcome: Outcome) -> ExecResult:
+                return self._make_result(outcome, MAX_CPU_SECONDS, before, self._life.usage())
+
+            ends = ProcessEnds(judge, self._kill)
+            process = await LiveProcess.start(self._connection, command, ends, pty=pty)
+            try:
+                yield process
+            finally:
+                await process.kill()
+                process.close()
 
     async def read(self, path: str, *, max_bytes: int = MAX_FILE) -> bytes:
         """Return the content of a regular file."""
@@ -167,6 +182,10 @@ class ServedSandbox:
         outcome = await self._run({**job, "cpu_seconds": int(_FILE_SECONDS)}, stdin, _FILE_SECONDS, max_output)
         if outcome.cut == "output_limit":
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), job.get("path"))
+        is_hindered = outcome.reply is not None and (outcome.reply.error is not None or outcome.cut == "timeout")
+        if (is_hindered and self._watch.num_running) or (self.ended is not None and self.ended.cause == "policy"):
+            why = f"sandbox {self.id}: its commands leave no room for others" if self.ended is None else self.ended.why
+            raise BoxExhaustedError(errno.ENOMEM, why)
         if outcome.reply is None or outcome.cut or outcome.reply.error is not None:
             raise SandboxError(f"sandbox {self.id}: {job['job']} got no answer; the box is gone or full, take another")
         if outcome.reply.status:
@@ -214,18 +233,42 @@ class ServedSandbox:
 
     async def _kill(self, number: int, reply: asyncio.Future[BoxReply]) -> None:
         """Have a child killed; a server that cannot is ended with its box."""
+        cpu_before = self._life.usage().cpu_seconds
         self._connection.send({"kill": number})
-        await asyncio.wait({reply}, timeout=KILL_SECONDS)
+        await asyncio.wait({reply}, timeout=_KILL_SECONDS)
         if not reply.done():
+            self._note_end("stuck", cpu_before)
             await self.close()
+
+    @contextmanager
+    def _running_command(self) -> Generator[CgroupUsage]:
+        """Context manager for a command of the box's user; yields what the box had used when it began."""
+        watch, before = self._watch, self._life.usage()
+        if not watch.num_running:
+            watch.before = before
+        watch.num_running += 1
+        try:
+            yield before
+        finally:
+            watch.num_running -= 1
+            watch.latest = self._life.usage()
+            if not watch.num_running:
+                watch.before = watch.latest
+
+    def _make_result(self, outcome: Outcome, cpu_seconds: int, before: CgroupUsage, after: CgroupUsage) -> ExecResult:
+        memory_mb = self.spec.resources.memory_mb
+        return make_result(outcome, cpu_seconds, memory_mb, before, after, ended=self.ended)
+
+    def _note_end(self, how: Literal["gone", "stuck"], cpu_before: float | None = None) -> None:
+        if self.ended is None and self._ending is None:
+            cpu_limit = _KILL_SECONDS * min(self.spec.resources.cpus, os.cpu_count() or 1)
+            self.ended = judge_end(self._watch, self._life.usage(), how, cpu_before=cpu_before, cpu_limit=cpu_limit)
 
 
 def _command(
     argv: Sequence[str], cwd: str | None, env: Mapping[str, str] | None, cpu_seconds: int
 ) -> dict[str, object]:
-    """Return the request of a command. Raises: ValueError: it cannot be one on any system."""
+    """Return the request of a command. Raises: ValueError: it names no program."""
     if not argv or isinstance(argv, str):
         raise ValueError(f"sandbox: expected a command as a list of program and arguments, found {argv!r}")
-    if any("\0" in one for one in (*argv, *(env or {}).values())):
-        raise ValueError("sandbox: a command has a NUL in an argument or variable; no program can receive it")
     return {"job": "exec", "argv": list(argv), "cwd": cwd or ".", "env": dict(env or {}), "cpu_seconds": cpu_seconds}

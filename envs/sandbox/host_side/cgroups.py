@@ -30,6 +30,9 @@ class CgroupUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What a box has used so far; None: the kernel does not count it."""
 
     oom_kills: int | None = None
+    """Processes that the kernel killed for memory, the box's own or the machine's."""
+    memory_hits: int | None = None
+    """Times that the box was at its own limit of memory, and nothing could be freed; version 1 counts none."""
     cpu_seconds: float | None = None
     peak_memory_mb: float | None = None
 
@@ -78,6 +81,7 @@ class Cgroup:
             peak = self._number("memory", "memory.max_usage_in_bytes")
         return CgroupUsage(
             oom_kills=events.get("oom_kill"),
+            memory_hits=events.get("oom"),
             cpu_seconds=cpu_seconds,
             peak_memory_mb=None if peak is None else peak / (1 << 20),
         )

@@ -40,6 +40,8 @@ class BoxConnection:
         self._waiting: dict[int | Literal["ready", "pong"], asyncio.Future[BoxReply]] = {}
         self._last_id = 0
         self.is_lost = False
+        self.on_lost: Callable[[], object] = lambda: None
+        """Called once, unless this side closed it."""
         self._loop.add_reader(end, self._on_readable)
 
     def request(self, fields: Mapping[str, object], descriptors: Sequence[int]) -> tuple[int, asyncio.Future[BoxReply]]:
@@ -63,7 +65,7 @@ class BoxConnection:
             if not self.is_lost:
                 send_packet(self._end, fields, descriptors)
         except OSError:
-            self.close()
+            self._lose()
 
     def close(self) -> None:
         """Close the connection; every open request fails."""
@@ -77,6 +79,11 @@ class BoxConnection:
                 reply.set_exception(SandboxError("sandbox: the box is gone; its exec may have run in part"))
                 reply.exception()  # it may have no reader any more
         self._waiting.clear()
+
+    def _lose(self) -> None:
+        if not self.is_lost:
+            self.on_lost()
+            self.close()
 
     def _expect(self, key: int | Literal["ready", "pong"]) -> asyncio.Future[BoxReply]:
         reply = self._loop.create_future()
@@ -94,7 +101,7 @@ class BoxConnection:
         except BlockingIOError:
             return
         except (OSError, msgspec.DecodeError):
-            self.close()
+            self._lose()
             return
         is_start = reply.ready is not None or (reply.id is None and reply.error is not None)
         key = "pong" if reply.pong else "ready" if is_start else reply.id

@@ -3,32 +3,37 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
+from typing import NamedTuple
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import ExecResult
-from envs.sandbox.host_side.cgroups import CgroupUsage
 from envs.sandbox.host_side.connection import BoxConnection, BoxReply
-from envs.sandbox.host_side.outcome import Outcome, make_result
+from envs.sandbox.host_side.outcome import Outcome
 
-KILL_SECONDS = 5.0
-"""Seconds for the server to report the end of a child that it was asked to kill; then the box is lost."""
 MAX_CPU_SECONDS = 7 * 24 * 3600
 
 
-class LiveProcess:
-    """A long process in a box. Contract: ``Process``."""
+class ProcessEnds(NamedTuple):
+    """What the box of a process does at its end."""
 
-    def __init__(
-        self,
-        connection: BoxConnection,
-        number: int,
-        reply: asyncio.Future[BoxReply],
-        usage: Callable[[], CgroupUsage],
-    ) -> None:
-        self._usage, self._before = usage, usage()
-        self._connection = connection
+    make_result: Callable[[Outcome], ExecResult]
+    kill: Callable[[int, asyncio.Future[BoxReply]], Awaitable[None]]
+    """Kills the child of a request, and returns when it has ended."""
+
+
+class LiveProcess:
+    """A long process in a box. Contract: ``Process``.
+
+    Args:
+        number: of its request.
+        reply: to that.
+        ends: what the box does at its end.
+    """
+
+    def __init__(self, number: int, reply: asyncio.Future[BoxReply], ends: ProcessEnds) -> None:
+        self._ends = ends
         self._number = number
         self._reply = reply
         self._began = time.monotonic()
@@ -39,14 +44,14 @@ class LiveProcess:
 
     @classmethod
     async def start(
-        cls, connection: BoxConnection, command: Mapping[str, object], usage: Callable[[], CgroupUsage], *, pty: bool
+        cls, connection: BoxConnection, command: Mapping[str, object], ends: ProcessEnds, *, pty: bool
     ) -> "LiveProcess":
         """Start a command, on a terminal or on pipes.
 
         Args:
             connection: to the server of the box.
             command: as the server takes it.
-            usage: returns what the box has used so far.
+            ends: what the box does at its end.
             pty: whether it gets a terminal.
         """
         with ExitStack() as theirs:
@@ -60,7 +65,7 @@ class LiveProcess:
                 for descriptor in given:
                     theirs.callback(os.close, descriptor)
                 readers, writer = [pipes[1][0], pipes[2][0]], pipes[0][1]
-            process = cls(connection, *connection.request(command, given), usage)
+            process = cls(*connection.request(command, given), ends)
         loop = asyncio.get_running_loop()
         streams = [await process._read_from(loop, reader) for reader in readers]
         process.stdout = streams[0]
@@ -79,15 +84,12 @@ class LiveProcess:
         except SandboxError:
             reply = None
         outcome = Outcome(reply=reply, seconds=time.monotonic() - self._began)
-        return make_result(outcome, MAX_CPU_SECONDS, self._before, self._usage())
+        return self._ends.make_result(outcome)
 
     async def kill(self) -> None:
         """Kill it, and return when it has ended."""
         if not self._reply.done():
-            self._connection.send({"kill": self._number})
-            await asyncio.wait({self._reply}, timeout=KILL_SECONDS)
-            if not self._reply.done():
-                self._connection.close()
+            await self._ends.kill(self._number, self._reply)
 
     def close(self) -> None:
         """Close its stdio."""

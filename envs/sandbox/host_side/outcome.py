@@ -2,15 +2,17 @@
 
 import os
 import signal
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from agent_layer.schema.sandbox import ExecResult, ExecStatus
+from agent_layer.schema.sandbox import EndOfBox, ExecResult, ExecStatus
 from envs.sandbox.host_side.cgroups import CgroupUsage
 from envs.sandbox.host_side.connection import BoxReply
+from envs.sandbox.host_side.ending import blame_for_kill
 
 _CANNOT_EXECUTE = 126
+_KILLED_BY: Final[dict[str, ExecStatus]] = {"policy": "oom", "infra": "gone"}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,20 +28,31 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_result(
-    outcome: Outcome, cpu_limit_seconds: int, before: CgroupUsage | None = None, after: CgroupUsage | None = None
+    outcome: Outcome,
+    cpu_limit_seconds: int,
+    memory_mb: int,
+    before: CgroupUsage | None = None,
+    after: CgroupUsage | None = None,
+    *,
+    ended: EndOfBox | None = None,
 ) -> ExecResult:
     """Return the result of an exec.
 
     Args:
         outcome: of its job.
         cpu_limit_seconds: CPU time after which the kernel killed it.
+        memory_mb: limit of its box.
         before: what the box had used when it started; None: not known.
         after: what the box had used when it had ended.
+        ended: why the box has ended; None: it has not.
     """
     before, after = before or CgroupUsage(), after or CgroupUsage()
-    is_oom = before.oom_kills is not None and after.oom_kills is not None and after.oom_kills > before.oom_kills
-    status = _find_status(outcome, cpu_limit_seconds, is_oom=is_oom)
     reply, stderr = outcome.reply, outcome.stderr
+    status = _find_status(outcome, cpu_limit_seconds)
+    if reply is None and not outcome.cut:
+        status = "oom" if ended is not None and ended.cause == "policy" else "gone"
+    elif reply is not None and reply.status and not outcome.cut and not reply.oom:
+        status = _KILLED_BY[blame] if (blame := blame_for_kill(before, after, memory_mb)) else status
     cpu_seconds, peak = after.cpu_seconds, after.peak_memory_mb
     exit_code: int | None = None
     if reply is not None:
@@ -61,13 +74,14 @@ def make_result(
     )
 
 
-def _find_status(outcome: Outcome, cpu_limit_seconds: int, *, is_oom: bool) -> ExecStatus:
+def _find_status(outcome: Outcome, cpu_limit_seconds: int) -> ExecStatus:
+    """Return how a command ended by what its server and the worker saw."""
     reply = outcome.reply
     if outcome.cut:
         return outcome.cut
     if reply is None:
-        return "oom" if is_oom else "gone"
-    if reply.oom or (is_oom and reply.status):
+        return "gone"
+    if reply.oom:
         return "oom"
     if not os.WIFSIGNALED(reply.status):
         return "exited"

@@ -1,17 +1,19 @@
 """One connected client of the supervisor: agents, scorers and commands, each with a capability."""
 
 import asyncio
+import errno
 import logging
+import posixpath
 from collections.abc import Callable, Coroutine
 from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
+from agent_layer.errors import AgentLayerError, BadInputError, BoxExhaustedError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
 from envs.channel import MAX_MESSAGE_LENGTH, Channel
-from envs.sandbox.requests import CloseBox, Exec, Fork, Open, Pack, Read
+from envs.sandbox.requests import CloseBox, Exec, Fork, Open, Pack, Read, Unpack, Write
 from envs.sandbox.supervisor.live import LiveStdio
 from envs.sandbox.supervisor.messages import (
     MAX_HELLO_LENGTH,
@@ -34,6 +36,19 @@ _HELLO_SECONDS = 10.0
 """Seconds for a client to present its capability."""
 _MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
+_FULL = frozenset(
+    (errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
+)
+"""Errors of a box that is full."""
+_NO_FILE = frozenset(
+    (
+        *(errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO),
+        *(errno.EPERM, errno.EROFS, errno.ETXTBSY, errno.EXDEV),
+    )
+)
+"""Errors of what commands put in the place of a file. Who reads has to expect that one is missing."""
+_COMMANDS_WRITE = ("/tmp", "/dev/shm", "/run")
+"""Folders where commands can put something, beside the work directory."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
 _NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
 _log = logging.getLogger(__name__)
@@ -136,18 +151,25 @@ class Client:
         box = grant.boxes.get(request.box)
         if box is None:
             raise BadInputError("sandbox: this capability does not reach that box, or it was closed; take another")
+        if isinstance(request, Exec) or (grant.role == "scorer" and isinstance(request, Unpack)):
+            grant.touched.add(box.id)
         try:
             return await self._use(box, request, grant)
         except SandboxError as error:
             if box.id in grant.boxes and not await box.is_alive():
-                grant.owner.lose(str(error))
+                grant.owner.note_end(box, grant, str(error))
+            raise
+        except OSError as error:
+            if _is_self_inflicted(error.errno, request, box, grant):
+                raise error from BoxExhaustedError(error.errno, error.strerror)
             raise
 
     async def _use(self, box: Sandbox, request: BoxCall, grant: Grant) -> object:
         match request:
             case Exec():
                 bounded = replace(request, max_output=min(request.max_output, MAX_MESSAGE_LENGTH >> 1))
-                return self._note_result(box, grant, await bounded.perform(box))
+                with grant.owner.running_command(grant.role):
+                    return self._note_result(box, grant, await bounded.perform(box))
             case Read():
                 return await replace(request, max_bytes=min(request.max_bytes, MAX_MESSAGE_LENGTH >> 1)).perform(box)
             case Pack():
@@ -159,7 +181,9 @@ class Client:
                     )
                 return archive
             case Fork():
-                return describe_box(await self._add_box(grant, request.perform(box)))
+                fork = await self._add_box(grant, request.perform(box))
+                grant.touched.add(fork.id)
+                return describe_box(fork)
             case CloseBox():
                 if box is not grant.owner.box:  # that one ends with the attempt, which takes its artifacts first
                     self._fresh.discard(box.id)
@@ -187,8 +211,8 @@ class Client:
 
     def _note_result(self, box: Sandbox, grant: Grant, result: ExecResult) -> ExecResult:
         grant.owner.count_exec(grant.role, result)
-        if result.status == "gone" and box.id in grant.boxes:
-            grant.owner.lose(f"sandbox {box.id}: the box was lost while a command ran")
+        if (result.status == "gone" or box.ended is not None) and box.id in grant.boxes:
+            grant.owner.note_end(box, grant, f"sandbox {box.id}: the box was lost while a command ran")
         return result
 
     async def _run_live(self, number: int, request: Open, grant: Grant) -> None:
@@ -196,16 +220,31 @@ class Client:
         box = grant.boxes.get(request.box)
         if box is None:
             raise BadInputError("sandbox: this capability does not reach that box, or it was closed; take another")
+        grant.touched.add(box.id)
         async with request.perform(box) as process:
             live = self._live[number] = LiveStdio(process, number, self.channel)
             live.start()
             try:
-                result = self._note_result(box, grant, await live.wait())
+                with grant.owner.running_command(grant.role):
+                    result = self._note_result(box, grant, await live.wait())
                 self.channel.send(Answer(number=number, value=msgspec.Raw(msgspec.msgpack.encode(result))))
                 await live.wait_for_output()
             finally:
                 del self._live[number]
                 await live.stop()
+
+
+def _is_self_inflicted(number: int | None, request: BoxCall, box: Sandbox, grant: Grant) -> bool:
+    """Whether the attempt's own commands, or the files that it left, led to an error of a file operation."""
+    if box.id not in grant.touched:
+        return number in _FULL and grant.role == "scorer" and isinstance(request, Write)  # of what is judged
+    if number in _FULL:
+        return True
+    path = posixpath.normpath(posixpath.join(box.spec.workdir, getattr(request, "path", "")))
+    is_place = any(path.startswith(f"{one}/") for one in (box.spec.workdir, *_COMMANDS_WRITE))
+    if isinstance(request, Write) and number == errno.ENOENT:  # a link into nothing, or the folder was removed
+        return is_place
+    return number in _NO_FILE and (is_place or isinstance(request, Pack | Unpack))
 
 
 def _on_live_message(

@@ -15,7 +15,7 @@ import msgspec
 
 from agent_layer.errors import SandboxError
 from agent_layer.infra import Backoff, RestartHistory, RestartPolicy, hold_owned_directory
-from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
+from agent_layer.schema.sandbox import EndOfBox, SandboxSpec, SandboxUsage
 from agent_layer.settings import Settings, program_environment
 from agent_layer.state import TakenSandbox, make_supervisor_directory
 from envs.channel import Channel, connect
@@ -28,9 +28,11 @@ from envs.sandbox.supervisor.messages import (
     BoxLost,
     Collect,
     CollectedFiles,
+    CommandTime,
     EndOwner,
     EndScoring,
     Expect,
+    GetCommandTime,
     GetStats,
     GetUsage,
     ListBoxes,
@@ -42,6 +44,7 @@ from envs.sandbox.supervisor.messages import (
     TakenBox,
     Welcome,
 )
+from envs.sandbox.supervisor.owners import make_loss
 
 T = TypeVar("T")
 
@@ -56,6 +59,7 @@ _FROM_SUPERVISOR: msgspec.msgpack.Decoder[SupervisorToOwner] = msgspec.msgpack.D
 _TAKEN = decoder(TakenBox)
 _COLLECTED = decoder(CollectedFiles)
 _USAGE = decoder(SandboxUsage)
+_TIME = decoder(CommandTime)
 _STATS = decoder(PoolStats)
 _ROWS = decoder(list[TakenSandbox])
 _TEXT = decoder(str)
@@ -112,7 +116,7 @@ class SupervisorHandle:
         self._running: _SupervisorProcess | None = None
         self._starting = asyncio.Lock()
         self._history = RestartHistory(_RESTARTS)
-        self._on_lost: dict[str, Callable[[str], None]] = {}
+        self._on_lost: dict[str, Callable[[EndOfBox], None]] = {}
         self.answer_seconds = 60.0
         """An answer that takes this much longer than its own limit will not come: the supervisor is killed."""
         self._is_closed = False
@@ -128,12 +132,12 @@ class SupervisorHandle:
         """Of the running supervisor."""
         return None if self._running is None else self._running.process.pid
 
-    async def take_box(self, request: TakeBox, on_lost: Callable[[str], None]) -> TakenBox:
+    async def take_box(self, request: TakeBox, on_lost: Callable[[EndOfBox], None]) -> TakenBox:
         """Take the box of an attempt.
 
         Args:
             request: what it has to be, and for whom.
-            on_lost: called with the reason when it is lost before the attempt has ended.
+            on_lost: called with the reason when it ends before the attempt has.
 
         Raises:
             BadInputError: no box can be made of this spec, or a file has no place in it.
@@ -171,6 +175,12 @@ class SupervisorHandle:
         self._on_lost.pop(owner, None)
         with suppress(SandboxError):  # it is gone, and its boxes too
             await self._call_running(EndOwner(owner=owner), _NOTHING)
+
+    async def command_time(self, owner: str) -> CommandTime:
+        """Return how the commands of an attempt's agent spend its time; nothing where its supervisor died."""
+        with suppress(SandboxError):
+            return await self._call_running(GetCommandTime(owner=owner), _TIME)
+        return CommandTime()
 
     async def expect(self, wanted: Iterable[tuple[SandboxSpec, int]]) -> None:
         """Keep this many boxes of each spec ready; a machine that cannot make one has no effect here."""
@@ -235,9 +245,9 @@ class SupervisorHandle:
             match message:
                 case Welcome():
                     running.welcome.set_result(None)
-                case BoxLost(owner=owner, error=error):
+                case BoxLost(owner=owner, end=end):
                     if (on_lost := self._on_lost.pop(owner, None)) is not None:
-                        on_lost(error)
+                        on_lost(end)
                 case _:
                     running.calls.on_answer(message)
 
@@ -270,7 +280,7 @@ class SupervisorHandle:
             self._history.record_exit(time.monotonic() - running.began)
         lost, self._on_lost = self._on_lost, {}
         for on_lost in lost.values():
-            on_lost(_GONE)
+            on_lost(make_loss("", _GONE))
 
 
 async def _send(

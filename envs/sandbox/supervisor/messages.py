@@ -8,8 +8,8 @@ from typing import Literal, NoReturn, TypeAlias
 
 import msgspec
 
-from agent_layer.errors import BadInputError, SandboxError, UnsupportedSandboxError
-from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
+from agent_layer.errors import BadInputError, BoxExhaustedError, SandboxError, UnsupportedSandboxError
+from agent_layer.schema.sandbox import EndOfBox, SandboxSpec, SandboxUsage
 from envs.sandbox.pool import PoolOptions
 from envs.sandbox.requests import CloseBox, Exec, Fork, ListFolder, Open, Pack, Ping, Read, Unpack, Write
 
@@ -106,6 +106,26 @@ class GetUsage(_Message, frozen=True, kw_only=True):
     owner: str
 
 
+class CommandTime(msgspec.Struct, frozen=True, kw_only=True):
+    """How the commands of an attempt's agent spend its time."""
+
+    seconds: float = 0.0
+    """Time in which at least one ran, so far."""
+    quiet_seconds: float | None = None
+    """Since the last one ended; 0 while one runs, None: none has begun."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether one runs now."""
+        return self.quiet_seconds == 0
+
+
+class GetCommandTime(_Message, frozen=True, kw_only=True):
+    """Return how the commands of an attempt's agent spend its time."""
+
+    owner: str
+
+
 class Expect(_Message, frozen=True, kw_only=True):
     """Keep boxes of these specs ready."""
 
@@ -125,7 +145,17 @@ class ListOffers(_Message, frozen=True, kw_only=True):
 
 
 OwnerRequest: TypeAlias = (
-    TakeBox | Collect | AllowScoring | EndScoring | EndOwner | GetUsage | Expect | GetStats | ListBoxes | ListOffers
+    TakeBox
+    | Collect
+    | AllowScoring
+    | EndScoring
+    | EndOwner
+    | GetUsage
+    | GetCommandTime
+    | Expect
+    | GetStats
+    | ListBoxes
+    | ListOffers
 )
 
 
@@ -215,17 +245,17 @@ class Failure(_Message, frozen=True, kw_only=True):
     """What a call raised."""
 
     number: int
-    kind: Literal["bad_input", "unsupported", "sandbox", "os", "value"]
+    kind: Literal["bad_input", "unsupported", "sandbox", "exhausted", "os", "self_inflicted", "value"]
     message: str
     errno: int | None = None
     path: str | None = None
 
 
 class BoxLost(_Message, frozen=True, kw_only=True):
-    """The box of an attempt was lost before the attempt ended."""
+    """The box of an attempt ended before the attempt did."""
 
     owner: str
-    error: str
+    end: EndOfBox
 
 
 ToSupervisor: TypeAlias = Hello | Call | Cancel | Kill | StdinChunk | FlowControl
@@ -243,6 +273,8 @@ class CollectedFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that the agent did not leave."""
     too_large: bool = False
     """They were larger than allowed, so that there is no archive."""
+    end: EndOfBox | None = None
+    """Why the box had ended by its own commands, so that nothing could be taken; None: it had not."""
     usage: SandboxUsage | None = None
     """None: there was no box."""
 
@@ -259,7 +291,9 @@ def make_failure(number: int, error: Exception) -> Failure:
             return Failure(number=number, kind="bad_input", message=str(error))
         case OSError():
             path = error.filename if isinstance(error.filename, str) else None
-            return Failure(number=number, kind="os", message=error.strerror or "", errno=error.errno, path=path)
+            is_own = isinstance(error.__cause__, BoxExhaustedError)
+            kind = "exhausted" if isinstance(error, BoxExhaustedError) else "self_inflicted" if is_own else "os"
+            return Failure(number=number, kind=kind, message=error.strerror or "", errno=error.errno, path=path)
         case ValueError():
             return Failure(number=number, kind="value", message=str(error))
         case _:
@@ -271,6 +305,11 @@ def raise_failure(failure: Failure) -> NoReturn:
     match failure.kind:
         case "os":
             raise OSError(failure.errno, failure.message, failure.path)
+        case "self_inflicted":
+            cause = BoxExhaustedError(failure.errno, "the commands of the sandbox, or what is judged, did that")
+            raise OSError(failure.errno, failure.message, failure.path) from cause
+        case "exhausted":
+            raise BoxExhaustedError(failure.errno, failure.message, failure.path)
         case "value":
             raise ValueError(failure.message)
         case kind:

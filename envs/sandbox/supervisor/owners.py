@@ -7,14 +7,17 @@ import hmac
 import secrets
 import tarfile
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Literal, TypeAlias, TypeVar
 
+import msgspec
+
 from agent_layer.errors import BadInputError, SandboxError
-from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec, SandboxUsage
+from agent_layer.infra import BusyClock
+from agent_layer.schema.sandbox import EndOfBox, ExecResult, Sandbox, SandboxSpec, SandboxUsage
 from envs.sandbox.patterns import expand_patterns
-from envs.sandbox.supervisor.messages import BoxFacts, CollectedFiles
+from envs.sandbox.supervisor.messages import BoxFacts, CollectedFiles, CommandTime
 
 T = TypeVar("T")
 Role: TypeAlias = Literal["agent", "scorer"]
@@ -42,6 +45,8 @@ class Grant:
         self.role: Role = role
         self.spec = spec
         self.boxes: dict[str, Sandbox] = {}
+        self.touched: set[str] = set()
+        """Boxes where a command began, or that got what is judged."""
         self._made_at: dict[str, float] = {}
         self._box_seconds = 0.0
         self.num_starting = 0
@@ -117,7 +122,7 @@ class Owner:
     Args:
         token: the lease token.
         task: id of its task, for people.
-        on_lost: called once when its box is lost before the attempt has ended.
+        on_lost: called once when its box ends before the attempt has.
     """
 
     def __init__(self, token: str, task: str, on_lost: Callable[["Owner"], None]) -> None:
@@ -127,7 +132,7 @@ class Owner:
         self.box: Sandbox | None = None
         self.scorers: set[Grant] = set()
         self._ended_scorers: list[Grant] = []
-        self.why_lost: str | None = None
+        self.lost: EndOfBox | None = None
         """None: the box is there, or has ended with the agent."""
         self.taken_at = time.time()
         self.timer: asyncio.TimerHandle | None = None
@@ -137,6 +142,9 @@ class Owner:
         self._boot_seconds: float | None = None
         self._agent_meter, self._scorer_meter = _Meter(), _Meter()
         self._num_scoring_boxes = 0
+        self._commands = BusyClock()
+        self._ends: dict[str, EndOfBox] = {}
+        """By box."""
 
     def give_box(self, box: Sandbox, grant: Grant, boot_seconds: float) -> None:
         """Make this the attempt's box."""
@@ -151,24 +159,59 @@ class Owner:
         """Count what a command used."""
         (self._agent_meter if role == "agent" else self._scorer_meter).add(result)
 
-    def lose(self, why: str) -> None:
-        """Note that the attempt's box is lost."""
-        if self.why_lost is None and self.agent is not None and not self.agent.is_revoked:
-            self.why_lost = why
+    @contextmanager
+    def running_command(self, role: Role) -> Generator[None]:
+        """Context manager for a command, whose time counts if it is the agent's."""
+        with self._commands.running() if role == "agent" else nullcontext():
+            yield
+
+    def command_time(self) -> CommandTime:
+        """Return how the commands of the agent spend its time."""
+        clock = self._commands
+        return CommandTime(seconds=clock.busy_seconds, quiet_seconds=clock.quiet_seconds)
+
+    def note_end(self, box: Sandbox, grant: Grant, why: str) -> None:
+        """Note that a box has ended; that of the agent ends its attempt.
+
+        Args:
+            box: the box, which may know why.
+            grant: that reached it.
+            why: what was seen, if it does not.
+        """
+        end = box.ended or make_loss(box.id, why)
+        self._ends.setdefault(box.id, msgspec.structs.replace(end, role=grant.role))
+        if grant.role == "agent":
+            self.lose(end)
+
+    def lose(self, end: EndOfBox) -> None:
+        """Note that the attempt's box has ended."""
+        if self.lost is None and self.agent is not None and not self.agent.is_revoked:
+            self.lost = end
             self._on_lost(self)
 
     async def collect(self, paths: Iterable[str], max_bytes: int) -> CollectedFiles:
         """Freeze the box, take files out of it, and end it.
 
-        Raises: SandboxError: it was lost; what it held is not known.
+        Raises: SandboxError: the machine lost it; what it held is not known.
         """
         if self.agent is None or self.box is None:
             raise SandboxError("sandbox: the attempt has no box any more")
         await self.agent.revoke()
         try:
-            if self.why_lost is not None or not await _is_alive(self.box):
-                raise SandboxError(self.why_lost or f"sandbox {self.box.id}: the box was lost")
-            return await self._take_files(self.box, list(paths), max_bytes)
+            wanted = list(paths)
+            why = f"sandbox {self.box.id}: the box was lost"
+            if self.lost is None and await _is_alive(self.box):
+                try:
+                    return await self._take_files(self.box, wanted, max_bytes)
+                except SandboxError as error:
+                    why = str(error)
+            if self.lost is None:
+                self.note_end(self.box, self.agent, why)
+            end = self.lost or self._ends[self.box.id]
+            if end.cause != "policy":
+                raise SandboxError(end.why)
+            archive = _EMPTY_ARCHIVE if wanted else None
+            return CollectedFiles(archive=archive, missing=wanted, end=end, usage=self.usage())
         finally:
             await self.close_agent()
 
@@ -203,6 +246,8 @@ class Owner:
             num_scoring_boxes=self._num_scoring_boxes,
             box_seconds=None if self.agent is None else self.agent.box_seconds(),
             scoring_box_seconds=sum(one.box_seconds() for one in scorers) if self._num_scoring_boxes else None,
+            command_seconds=self._commands.busy_seconds,
+            ends=[*self._ends.values()],
         )
 
     async def _take_files(self, box: Sandbox, paths: list[str], max_bytes: int) -> CollectedFiles:
@@ -267,6 +312,11 @@ class Capabilities:
 def make_agent_grant(owner: Owner) -> Grant:
     """Return what an agent reaches."""
     return Grant(owner, "agent", None, 1 + _MAX_FORKS)
+
+
+def make_loss(box_id: str, why: str) -> EndOfBox:
+    """Return the end of a box that the machine lost."""
+    return EndOfBox(box=box_id, cause="infra", reason="gone", why=why, ended_at=time.time())
 
 
 def describe_box(box: Sandbox) -> BoxFacts:

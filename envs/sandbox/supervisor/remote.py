@@ -50,6 +50,8 @@ _CLOSE_SECONDS = 5.0
 _MARGIN_SECONDS = 60.0
 """An answer that takes this much longer than its own limit will not come."""
 _FILE_SECONDS = 120.0
+_NOT_STARTED = 125
+"""Exit code of a command that could not be started."""
 _MAX_PROCESS_SECONDS = 7 * 24 * 3600.0
 _RESULT = decoder(ExecResult)
 _FACTS = decoder(BoxFacts)
@@ -183,6 +185,8 @@ class RemoteSandbox(ForwardingSandbox):
         began = time.monotonic()
         try:
             return await self._send(request, _RESULT, request.seconds + _MARGIN_SECONDS)
+        except UnicodeEncodeError as error:  # half a surrogate pair, which no program can receive
+            return ExecResult(status="exited", exit_code=_NOT_STARTED, stderr=f"sandbox: {error}".encode())
         except SandboxError:  # it may have run in part
             return ExecResult(status="gone", truncated=True, seconds=time.monotonic() - began)
 

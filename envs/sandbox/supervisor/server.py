@@ -21,7 +21,7 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
 from agent_layer.infra import raise_file_limit
-from agent_layer.schema.sandbox import ISOLATIONS, Sandbox, SandboxSpec
+from agent_layer.schema.sandbox import ISOLATIONS, EndOfBox, Sandbox, SandboxSpec
 from agent_layer.state import TakenSandbox, write_taken_sandboxes
 from envs.channel import Channel, connect
 from envs.sandbox.kind import SandboxKind
@@ -38,6 +38,7 @@ from envs.sandbox.supervisor.messages import (
     EndOwner,
     EndScoring,
     Expect,
+    GetCommandTime,
     GetStats,
     GetUsage,
     ListBoxes,
@@ -51,7 +52,7 @@ from envs.sandbox.supervisor.messages import (
     Welcome,
     make_failure,
 )
-from envs.sandbox.supervisor.owners import Capabilities, Grant, Owner, describe_box, make_agent_grant
+from envs.sandbox.supervisor.owners import Capabilities, Grant, Owner, describe_box, make_agent_grant, make_loss
 
 _FROM_OWNER: msgspec.msgpack.Decoder[OwnerToSupervisor] = msgspec.msgpack.Decoder(OwnerToSupervisor)
 _LIST_SECONDS = 1.0
@@ -179,6 +180,8 @@ class Supervisor:
                 return None if owner is None else await self._end_owner(owner)
             case GetUsage():
                 return self._owner(request.owner).usage()
+            case GetCommandTime():
+                return self._owner(request.owner).command_time()
             case Expect():
                 return await self._pool.expect(request.wanted)
             case GetStats():
@@ -218,7 +221,9 @@ class Supervisor:
         seconds = time.monotonic() - began
         owner.give_box(box, grant, seconds)
         if request.lifetime_seconds is not None:
-            why = f"sandbox {box.id}: it lived longer than sandbox_seconds ({request.lifetime_seconds:g})"
+            why = make_loss(
+                box.id, f"sandbox {box.id}: it lived longer than sandbox_seconds ({request.lifetime_seconds:g})"
+            )
             owner.timer = asyncio.get_running_loop().call_later(request.lifetime_seconds, self._expire, owner, why)
         address = f"{self._path}#{self._capabilities.mint(grant)}"
         return TakenBox(facts=describe_box(box), address=address, boot_seconds=seconds)
@@ -232,14 +237,15 @@ class Supervisor:
         owner.scorers.add(grant)
         return f"{self._path}#{self._capabilities.mint(grant)}"
 
-    def _expire(self, owner: Owner, why: str) -> None:
-        owner.lose(why)
+    def _expire(self, owner: Owner, end: EndOfBox) -> None:
+        owner.lose(end)
         task = asyncio.create_task(owner.close_agent())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     def _report_lost(self, owner: Owner) -> None:
-        self._channel.send(BoxLost(owner=owner.token, error=owner.why_lost or ""))
+        if owner.lost is not None:
+            self._channel.send(BoxLost(owner=owner.token, end=owner.lost))
 
     async def _end_owner(self, owner: Owner) -> None:
         self._capabilities.forget(owner)

@@ -225,9 +225,8 @@ async def test_a_live_process_streams_both_ways_and_is_killed_at_the_end(supervi
         async with connection.box.open(["sleep", "600"]) as process:
             pass
         assert (await process.wait()).status in ("signalled", "gone")
-        with pytest.raises(ValueError, match="NUL"):
-            async with connection.box.open(["a\0b"]):
-                pass
+        async with connection.box.open(["a\0b"]) as process:
+            assert (await process.wait()).exit_code == 125
 
 
 async def test_operations_overlap_and_errors_are_those_of_the_box(supervisor):
@@ -252,7 +251,7 @@ async def test_a_box_that_outlives_its_time_is_lost(supervisor):
     lost = asyncio.get_running_loop().create_future()
     taken = await take(supervisor, "mine", lost.set_result, lifetime_seconds=0.05)
 
-    assert "lived longer than sandbox_seconds (0.05)" in await lost
+    assert "lived longer than sandbox_seconds (0.05)" in (await lost).why
     async with within(60, "an answer"):
         with pytest.raises(SandboxError):
             await supervisor.collect("mine", [], 1)
@@ -272,7 +271,7 @@ async def test_a_killed_supervisor_leaves_nothing_and_the_next_box_has_another(o
 
         os.kill(first, signal.SIGKILL)
 
-        assert "its supervisor has ended" in await lost
+        assert "its supervisor has ended" in (await lost).why
         assert (await running).status == "gone"
     await until(lambda: not any(map(is_alive, below)))
     await until(lambda: not _has_directory(taken))
@@ -297,7 +296,7 @@ async def test_a_supervisor_that_hangs_is_killed_and_the_next_box_has_another(ow
     with pytest.raises(SandboxError, match=r"gave no answer within 0.2 s"):
         await own_supervisor.stats()
 
-    assert "its supervisor has ended" in await lost
+    assert "its supervisor has ended" in (await lost).why
     await until(lambda: not any(map(is_alive, {first, *boxes})))
     own_supervisor.answer_seconds = 60.0
     await take(own_supervisor, "mine")

@@ -43,6 +43,7 @@ STEPS = {
     "null_rewards": (just(num_null_rewards=16), just(num_null_rewards=15)),
     "untrainable": (just(untrainable={"greedy": 4}), just(untrainable={"greedy": 3})),
     "fake_zeros": (just(num_fake_zeros=4), just(num_fake_zeros=3)),
+    "self_inflicted": (just(self_inflicted={"a": 7}), just(self_inflicted={"a": 6})),
     "capture_gaps": (just(num_gaps=1), just(num_gaps=0)),
     "dropped_steps": (just(num_dropped_steps=19), just(num_dropped_steps=18)),
     "forks": (just(num_forks=55), just(num_forks=54)),

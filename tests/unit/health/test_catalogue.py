@@ -20,6 +20,7 @@ FAULTS = {
     "null_rewards": lambda _: {"num_null_rewards": 40},
     "untrainable": lambda _: {"untrainable": {"greedy": 30, "no_logprobs": 1}},
     "fake_zeros": lambda _: {"num_fake_zeros": 20},
+    "self_inflicted": lambda _: {"self_inflicted": {"a": 20}},
     "capture_gaps": lambda _: {"num_gaps": 9},
     "dropped_steps": lambda _: {"num_dropped_steps": 90},
     "forks": lambda _: {"num_forks": 120},
@@ -44,6 +45,7 @@ FAULTS = {
 """By entry: what is wrong with each step from the fault on."""
 
 STRICTER = {
+    "self_inflicted": HealthLimits(stop=0.2),
     "forks": HealthLimits(stop=0.6),
     "always_succeeds": HealthLimits(stop=0.3, warn=0.2),
     "success_swaps": HealthLimits(stop=-0.8, steps=5),

@@ -179,6 +179,6 @@ def test_an_empty_step_counts_nothing():
 
     assert counts.pop("untrainable") == {}
     assert [counts.pop(name) for name in ("reward_mean", "kept_seconds", "surplus_seconds")] == [None] * 3
-    assert [counts.pop(name) for name in ("redone_by_task", "cut_tokens")] == [{}, {}]
+    assert [counts.pop(name) for name in ("redone_by_task", "self_inflicted", "cut_tokens")] == [{}, {}, {}]
     assert set(counts.values()) == {0}
     assert counts["staleness_mean"] == pytest.approx(0.0)
