@@ -492,8 +492,7 @@ LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
         measures="time for which a switch of weights holds the calls of an engine",
         unit="seconds",
         warn=600.0,
-        advice="The process that switched it died, or a call does not end. 'agent-layer engines' shows its state;"
-        " start the trainer again, or let the engine leave.",
+        advice="The process that switched it died, or a call does not end: start the trainer again, or let it leave.",
         measure=lambda facts: facts.engine_held_seconds,
     ),
 )

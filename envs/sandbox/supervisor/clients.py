@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import logging
-import posixpath
 from collections.abc import Callable, Coroutine
 from typing import assert_never
 
@@ -30,7 +29,7 @@ from envs.sandbox.supervisor.messages import (
     Welcome,
     make_failure,
 )
-from envs.sandbox.supervisor.owners import Grant, describe_box
+from envs.sandbox.supervisor.owners import Grant, describe_box, find_place
 
 _HELLO_SECONDS = 10.0
 """Seconds for a client to present its capability."""
@@ -46,7 +45,7 @@ _NO_FILE = frozenset(
         *(errno.EPERM, errno.EROFS, errno.ETXTBSY, errno.EXDEV),
     )
 )
-"""Errors of what commands put in the place of a file. Who reads has to expect that one is missing."""
+"""Errors of what commands put in the place of a file. Who reads what they should make must expect that it is missing."""
 _COMMANDS_WRITE = ("/tmp", "/dev/shm", "/run")
 """Folders where commands can put something, beside the work directory."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
@@ -151,8 +150,7 @@ class Client:
         box = grant.boxes.get(request.box)
         if box is None:
             raise BadInputError("sandbox: this capability does not reach that box, or it was closed; take another")
-        if isinstance(request, Exec) or (grant.role == "scorer" and isinstance(request, Unpack)):
-            grant.touched.add(box.id)
+        grant.note_request(box, request)
         try:
             return await self._use(box, request, grant)
         except SandboxError as error:
@@ -182,7 +180,7 @@ class Client:
                 return archive
             case Fork():
                 fork = await self._add_box(grant, request.perform(box))
-                grant.touched.add(fork.id)
+                grant.note_fork(box.id, fork.id)
                 return describe_box(fork)
             case CloseBox():
                 if box is not grant.owner.box:  # that one ends with the attempt, which takes its artifacts first
@@ -240,10 +238,10 @@ def _is_self_inflicted(number: int | None, request: BoxCall, box: Sandbox, grant
         return number in _FULL and grant.role == "scorer" and isinstance(request, Write)  # of what is judged
     if number in _FULL:
         return True
-    path = posixpath.normpath(posixpath.join(box.spec.workdir, getattr(request, "path", "")))
+    path = find_place(box, getattr(request, "path", ""))
     is_place = any(path.startswith(f"{one}/") for one in (box.spec.workdir, *_COMMANDS_WRITE))
-    if isinstance(request, Write) and number == errno.ENOENT:  # a link into nothing, or the folder was removed
-        return is_place
+    if number == errno.ENOENT:  # a link into nothing, or what was there was removed
+        return is_place if isinstance(request, Write) else grant.has_placed(box, path)
     return number in _NO_FILE and (is_place or isinstance(request, Pack | Unpack))
 
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import hashlib
 import hmac
+import posixpath
 import secrets
 import tarfile
 import time
@@ -17,7 +18,8 @@ from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.infra import BusyClock
 from agent_layer.schema.sandbox import EndOfBox, ExecResult, Sandbox, SandboxSpec, SandboxUsage
 from envs.sandbox.patterns import expand_patterns
-from envs.sandbox.supervisor.messages import BoxFacts, CollectedFiles, CommandTime
+from envs.sandbox.requests import Exec, Unpack, Write
+from envs.sandbox.supervisor.messages import BoxCall, BoxFacts, CollectedFiles, CommandTime
 
 T = TypeVar("T")
 Role: TypeAlias = Literal["agent", "scorer"]
@@ -47,6 +49,7 @@ class Grant:
         self.boxes: dict[str, Sandbox] = {}
         self.touched: set[str] = set()
         """Boxes where a command began, or that got what is judged."""
+        self._placed: set[tuple[str, str]] = set()
         self._made_at: dict[str, float] = {}
         self._box_seconds = 0.0
         self.num_starting = 0
@@ -54,6 +57,27 @@ class Grant:
         self.is_revoked = False
         self._calls: set[asyncio.Task[None]] = set()
         self._on_revoked: set[Callable[[], None]] = set()
+
+    def note_request(self, box: Sandbox, request: BoxCall) -> None:
+        """Remember what a request says of the files of its box."""
+        if isinstance(request, Exec) or (self.role == "scorer" and isinstance(request, Unpack)):
+            self.touched.add(box.id)
+        elif isinstance(request, Write):
+            self.note_file(box, request.path)
+
+    def note_file(self, box: Sandbox, path: str) -> None:
+        """Remember a file that no command of the box made."""
+        self._placed.add((box.id, find_place(box, path)))
+
+    def note_fork(self, box_id: str, fork_id: str) -> None:
+        """Remember what a fork began with."""
+        self.touched.add(fork_id)
+        self._placed |= {(fork_id, path) for one, path in self._placed if one == box_id}
+
+    def has_placed(self, box: Sandbox, path: str) -> bool:
+        """Whether the file, or folder of its work, was there whatever commands did."""
+        place = find_place(box, path)
+        return place == box.spec.workdir or (box.id, place) in self._placed
 
     def run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run a call, which ends with the grant."""
@@ -307,6 +331,11 @@ class Capabilities:
     def forget(self, owner: Owner) -> None:
         """Forget the capabilities of an attempt."""
         self._grants = {key: one for key, one in self._grants.items() if one[1].owner is not owner}
+
+
+def find_place(box: Sandbox, path: str) -> str:
+    """Return the absolute path of a file of a box."""
+    return posixpath.normpath(posixpath.join(box.spec.workdir, path))
 
 
 def make_agent_grant(owner: Owner) -> Grant:

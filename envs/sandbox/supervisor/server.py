@@ -206,6 +206,7 @@ class Supervisor:
             for path, text in request.files.items():
                 try:
                     await box.write(path, text.encode())
+                    grant.note_file(box, path)
                 except OSError as error:
                     raise BadInputError(
                         f"sandbox: the task's file {path!r} cannot be written, {error.strerror}; choose a path below"

@@ -201,18 +201,19 @@ for clock in (0, 1):
     except OSError: pass
 """,
     "core_dumped": "import os\nos.abort()",
+    "given_removed": "import os\nfor one in os.listdir(): os.remove(one)",
 }
 SAFE_ON_HOSTS = frozenset(
     {
         *("memory", "memory_of_children", "children_left", "answer_is_a_pipe", "answer_is_long", "output", "spin"),
         *("output_of_errors", "sleep", "kill_server", "stop_server", "ignore_signals", "output_kept_open"),
         *("everything_closed", "core_dumped", "note_is_a_folder", "note_is_a_loop", "note_leads_nowhere"),
-        *("note_cannot_be_written", "answer_is_a_loop", "workdir_removed", "memory_in_nameless_files"),
+        *("given_removed", "note_cannot_be_written", "answer_is_a_loop", "workdir_removed", "memory_in_nameless_files"),
     }
 )
 """Ways that harm no machine where nothing is between them and it: kind process. The others must never run there."""
 QUICK = (
     *("memory", "kernel_pipes_steered", "fork_bomb", "files", "disk", "output", "sleep", "kill_server"),
-    *("output_kept_open", "answer_is_long"),
+    *("output_kept_open", "answer_is_long", "given_removed"),
 )
 """Ways that ``make test`` tries, one of each sort; ``make test-all`` tries all."""
