@@ -45,7 +45,7 @@ _NO_FILE = frozenset(
         *(errno.EPERM, errno.EROFS, errno.ETXTBSY, errno.EXDEV),
     )
 )
-"""Errors of what commands put in the place of a file. Who reads what they should make must expect that it is missing."""
+"""Errors of what commands put in the place of a file. Who reads what they should make has to expect its absence."""
 _COMMANDS_WRITE = ("/tmp", "/dev/shm", "/run")
 """Folders where commands can put something, beside the work directory."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
