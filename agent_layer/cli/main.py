@@ -1,5 +1,6 @@
 """The command ``agent-layer``: its global options, its commands and plug-ins, and the exit status of errors."""
 
+import atexit
 import errno
 import os
 import sys
@@ -93,6 +94,10 @@ def main() -> None:
         sys.stdout.flush()
     except OSError as error:
         status = _report_os_error(error)
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun's: a thread of torch that needs an interpreter that ends aborts
+        atexit._run_exitfuncs()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as at any end
+        sys.stdout.flush()
+        os._exit(status)
     sys.exit(status)
 
 

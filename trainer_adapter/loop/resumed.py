@@ -36,6 +36,7 @@ MAY_CHANGE: Final[dict[str, str]] = {
     "keep": "from the next checkpoint",
     "cluster": "at once; so may `--on ray` itself",
     "trackers": "at once",
+    "accept_shared_judge": "from the next start",
     "health": "at once",
     "alarms": "at once",
     "tool_parser": "at once, for engines that this run starts",

@@ -5,9 +5,7 @@ veRL's plug-in interface. All of this must happen before veRL's engines are impo
 import.
 """
 
-import atexit
 import os
-import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -164,7 +162,6 @@ def enter_platform() -> str:
     load_engines(device)
     if not torch.distributed.is_initialized():
         _join_group(device)
-        atexit.register(_leave_group)
     return device
 
 
@@ -177,15 +174,6 @@ def _join_group(device: str) -> None:
         return
     store = torch.distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]  # public in torch's manual
     torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
-
-
-def _leave_group() -> None:
-    """End the group's threads before the interpreter ends: one that needs it later aborts the process (exit code -6).
-
-    A process that failed does not wait for the others, which may be gone.
-    """
-    if torch.distributed.is_initialized() and not hasattr(sys, "last_value"):
-        torch.distributed.destroy_process_group()
 
 
 @cache

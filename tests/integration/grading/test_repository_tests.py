@@ -12,7 +12,11 @@ from envs.grading import PatchScorer, RepositoryTests, common_cheats
 from ...waiting import scaled
 from .conftest import SPEC, mark_long
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+PACKAGES = str(Path(find_spec("pytest").origin).parents[1])
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(PACKAGES.startswith("/tmp/"), reason="no sandbox can mount an installation below /tmp"),
+]
 
 WRONG = "def add(a, b):\n    return a - b\n\ndef double(a):\n    return 2 * a\n"
 RIGHT = WRONG.replace("a - b", "a + b")
@@ -34,7 +38,6 @@ GRADING = {
     "pass_to_pass": ["tests/test_calc.py::TestDouble::test_double"],
     "files": {"tests/test_calc.py": TESTS},
 }
-PACKAGES = str(Path(find_spec("pytest").origin).parents[1])
 WITH_PYTEST = msgspec.structs.replace(
     SPEC, workdir="/attempt", mounts=[PACKAGES], env={"PYTHONPATH": PACKAGES, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 )

@@ -28,6 +28,7 @@ from agent_layer.settings import Settings
 from agent_layer.infra.redis.client import open_redis
 redis = open_redis(Settings(dir=Path(sys.argv[1]), connect_seconds=60))
 redis.rpush("seen", sys.argv[2])
+redis.execute_command("WAITAOF", 1, 0, 30_000)
 print(redis.info("server")["process_id"], redis.config_get("port")["port"], redis.llen("seen"), flush=True)
 sys.stdin.read()
 """
