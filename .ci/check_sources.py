@@ -40,6 +40,7 @@ MAY_HOLD_FEW = {
     "trainer_adapter/teacher": "a room: what is pure apart from what asks a server",
 }
 MAY_REACH_ENVIRONMENT = {
+    "agent_layer/cli/main.py": "asks whether torchrun started the process",
     "agent_layer/cli/ui/pager.py": "tells less how to behave, unless the user has",
     "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
