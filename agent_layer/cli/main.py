@@ -95,9 +95,11 @@ def main() -> None:
     except OSError as error:
         status = _report_os_error(error)
     if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun's: a thread of torch that needs an interpreter that ends aborts
-        atexit._run_exitfuncs()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as at any end
-        sys.stdout.flush()
-        os._exit(status)
+        try:
+            atexit._run_exitfuncs()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as at any end
+            sys.stdout.flush()
+        finally:
+            os._exit(status)
     sys.exit(status)
 
 
