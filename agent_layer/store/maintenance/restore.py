@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, cast
 
 from redis import Redis
+from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError, CorruptRecordError, NotFoundError
 from agent_layer.infra import Keys, ObjectStore, batched, greet_again, read_server_change, rewrite_torn_file
@@ -46,7 +47,9 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
     try:
         num = _commit_lacking(redis, keys, objects, lock, is_new=not restored)
         redis.hset(server, "restored", change)
-    except (AgentLayerError, OSError):  # where Redis itself is away, the lock lapses
+    except RedisError:  # the lock lapses
+        raise
+    except (AgentLayerError, OSError):
         redis.delete(lock)
         raise
     redis.delete(lock)
