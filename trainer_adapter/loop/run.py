@@ -54,6 +54,7 @@ from trainer_adapter.verl import (
     EmbeddedTrainer,
     PolicyTrainer,
     WeightPublisher,
+    check_num_processes,
     check_trackers,
     check_verl_options,
     open_trackers,
@@ -115,9 +116,7 @@ def train_run(
         AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
     """
     run = config.run or settings.run
-    check_model(config.model)
-    check_verl_options(config.verl)
-    check_trackers(config)
+    check_run(config, settings)
     with (
         hold_run(settings, run),
         open_notifier(settings, config.alarms) as notifier,
@@ -176,6 +175,24 @@ def train_run(
             report(progress)
         recorder.flush(settings.flush_seconds)
         return reports
+
+
+def check_run(config: TrainConfig, settings: Settings, num_processes: int | None = None) -> None:
+    """Raise BadInputError for a configuration that cannot train, or cannot go on from the run's newest checkpoint.
+
+    Args:
+        config: what to train, and how; ``open_training_sources`` looks at its tasks.
+        settings: locations of state.
+        num_processes: that share the model; None: not looked at.
+    """
+    run = config.run or settings.run
+    check_model(config.model)
+    check_verl_options(config.verl)
+    check_trackers(config)
+    read_model_bounds(config.model)
+    directory, _, _ = _find_start(CheckpointDirectory(settings, run), config, run)
+    if directory and num_processes is not None:
+        check_num_processes(directory, num_processes)
 
 
 def _find_start(
