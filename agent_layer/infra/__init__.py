@@ -10,7 +10,7 @@ __getattr__, __all__ = face(
         "busy_clock": "BusyClock",
         "counts": "format_count quantile",
         "extras": "find_extra install_command",
-        "files": "make_private replace_file sync_path write_beside",
+        "files": "make_beside make_private replace_file sync_path write_beside",
         "lines": "LineReader append_line read_lines",
         "objects.base": "ObjectEntry ObjectStore",
         "objects.filesystem": "open_objects",
