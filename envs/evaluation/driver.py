@@ -19,7 +19,7 @@ import msgspec
 from agent_layer.dispatcher import Dispatcher, GroupState, RunState
 from agent_layer.errors import AgentFailedError, BadInputError, NotFoundError, NotWholeError
 from agent_layer.infra import SupervisedProcess, start_supervised
-from agent_layer.schema import Task, make_group_id
+from agent_layer.schema import Task
 from agent_layer.settings import Settings
 from envs.evaluation.figures.figures import MeasuredAttempt, collect_results
 from envs.evaluation.measure import AttemptReader
@@ -107,12 +107,13 @@ class Driver:
         A rollout counts when the dispatcher or the store knows its reward: the store does not know the newest yet, the
         dispatcher forgets old groups.
         """
+        one = self._round
+        self._dispatcher.cancel(sorted(one.replaced_groups))
         self.attempts = self._reader.read()
-        yardstick = self._round.yardstick
-        stored = collect_results(self._round.tasks, self.attempts, yardstick)
-        foreign = Counter(one.task_id for one in self.attempts if one.is_of_other_version and one.has_reward)
-        passes = range(1, self._round.num_passes + 1)
-        ids = {task.id: [make_group_id(self._round.run, task.id, at) for at in passes] for task in self._tasks}
+        yardstick = one.yardstick
+        stored = collect_results(one.tasks, self.attempts, yardstick)
+        foreign = Counter(at.task_id for at in self.attempts if at.excluded == "version" and at.has_reward)
+        ids = {task.id: [*one.list_groups(task.id)] for task in self._tasks}
         known = {group.group_id: group for group in self._dispatcher.groups([one for of in ids.values() for one in of])}
         missing: list[Task] = []
         waited: list[str] = []

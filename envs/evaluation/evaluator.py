@@ -31,6 +31,7 @@ from envs.evaluation.rounds import (
     TaskSource,
     check_round_name,
     check_same,
+    take_changes,
 )
 from envs.evaluation.tasks import LoadedTasks, hash_tasks, load_tasks, prepare_task, reference_task
 from envs.evaluation.view import LiveView
@@ -62,6 +63,8 @@ class EvalRequest(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float | None = None
     name: str | None = None
     is_resumed: bool = False
+    redoes_changed: bool = False
+    """Whether a resumed round takes what has changed since it began, and redoes what that touches."""
     max_cost: float | None = None
     price: Price | None = None
 
@@ -86,7 +89,7 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
     store = open_store(settings)
     rounds = RoundStore(store.objects, settings.namespace)
     stored = _find_stored(rounds, request)
-    if stored is not None and stored.state == "complete":
+    if stored is not None and stored.state == "complete" and not request.redoes_changed:
         _check_complete(request, stored)
         return show_round(settings, stored.name)
     if stored is not None and stored.only_version is not None:
@@ -113,9 +116,15 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
                 view.say(f"warning: {served.warning}")
             new_round = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:
-                check_same(stored, new_round)
+                if request.redoes_changed:
+                    new_round, changes = take_changes(stored, new_round)
+                    for change in changes:
+                        view.say(f"changed: {change}")
+                else:
+                    check_same(stored, new_round)
                 new_round = msgspec.structs.replace(
                     new_round,
+                    replaced=new_round.replaced or stored.replaced,
                     started_at=stored.started_at,
                     num_passes=stored.num_passes,
                     price=new_round.price or stored.price,
@@ -142,7 +151,7 @@ def show_round(settings: Settings, name: str) -> RoundResult:
     store = open_store(settings)
     rounds = RoundStore(store.objects, settings.namespace)
     one = rounds.get(name)
-    attempts = AttemptReader(store, one.run, Prices(one.price, one.model.name), one.only_version).read()
+    attempts = _open_reader(store, one).read()
     figures, results = compute_figures(one.tasks, attempts, one.yardstick)
     if one.figures is not None and len(attempts) < one.figures.num_attempts:
         return RoundResult(round=one, figures=one.figures, results=one.results)
@@ -285,7 +294,7 @@ class _Evaluation:
     def run(self, one: Round, tasks: Sequence[Task]) -> RoundResult:
         """Run what the round lacks. Its record is stored before the first rollout, and again with the figures."""
         ours = [_submittable(task, one) for task in tasks]
-        reader = AttemptReader(self.store, one.run, Prices(one.price, one.model.name))
+        reader = _open_reader(self.store, one)
         with connect(self.served.settings) as dispatcher:
             driver = Driver(one, ours, dispatcher=dispatcher, reader=reader, max_cost=self.request.max_cost)
             missing, waited = driver.plan()
@@ -304,6 +313,11 @@ class _Evaluation:
         one = msgspec.structs.replace(one, figures=figures, results=results, ended_at=time.time())
         self.rounds.write(one)
         return RoundResult(round=one, figures=figures, results=results, stopped=stopped)
+
+
+def _open_reader(store: Store, one: Round) -> AttemptReader:  # kept: its two callers read the same
+    prices = Prices(one.price, one.model.name)
+    return AttemptReader(store, one.run, prices, one.only_version, one.replaced_groups)
 
 
 def _submittable(task: Task, one: Round) -> Task:

@@ -1,6 +1,7 @@
 """Attempts of a round as the store has them, each read once."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Literal
 
 import msgspec
 
@@ -20,13 +21,22 @@ class AttemptReader:
         run: of the round.
         prices: of models.
         only_version: an attempt with tokens of another policy version does not count; None: each counts.
+        replaced: groups whose attempts do not count.
     """
 
-    def __init__(self, store: Store, run: str, prices: Prices, only_version: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        prices: Prices,
+        only_version: int | None = None,
+        replaced: Collection[str] = frozenset(),
+    ) -> None:
         self._store = store
         self._run = run
         self._prices = prices
         self._only_version = only_version
+        self._replaced = replaced
         self._known: dict[tuple[str, float | None], MeasuredAttempt] = {}
         """By id and reward, which a later judgement changes."""
         self._judges: dict[str, dict[str, MeasuredAttempt]] = {}
@@ -42,16 +52,17 @@ class AttemptReader:
         measured = dict(self._known)
         for row, trajectory in self._store.read(unread, contents=False):
             attempt = measure_attempt(row, trajectory, self._prices)
-            measured[row.trajectory_id, row.reward] = msgspec.structs.replace(
-                attempt, is_of_other_version=not self._is_of_version(row)
-            )
+            measured[row.trajectory_id, row.reward] = msgspec.structs.replace(attempt, excluded=self._exclude(row))
         self._known = {key: one for key, one in measured.items() if one.is_accepted}
         self._read_judges()
         attempts = [measured[key] for row in rows if (key := (row.trajectory_id, row.reward)) in measured]
         return [_add_judges(one, self._judges.get(one.trajectory_id, {}).values()) for one in attempts]
 
-    def _is_of_version(self, row: TrajectoryRow) -> bool:
-        return self._only_version is None or {row.policy_min, row.policy_max} <= {self._only_version, None}
+    def _exclude(self, row: TrajectoryRow) -> Literal["version", "changed"] | None:
+        if (row.rollout_id or "").rpartition(".")[0] in self._replaced:
+            return "changed"
+        is_of_version = self._only_version is None or {row.policy_min, row.policy_max} <= {self._only_version, None}
+        return None if is_of_version else "version"
 
     def _read_judges(self) -> None:
         known = {judge_id for judges in self._judges.values() for judge_id in judges}

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import Literal
 
 import msgspec
 
@@ -28,6 +29,8 @@ class TaskRef(msgspec.Struct, frozen=True, kw_only=True):
     task_type: str = "default"
     labels: dict[str, str] = {}
     calls_optional: bool = False
+    content_hash: str | None = None
+    """Of id, input, grading and scorer; None: a round of an earlier release."""
 
 
 class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +46,9 @@ class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why it failed."""
     is_tampered: bool = False
-    is_of_other_version: bool = False
-    """Whether it has tokens of another policy version than the round measures."""
+    excluded: Literal["version", "changed"] | None = None
+    """Why it does not count: it has tokens of another policy version than the round measures, or what it measured has
+    changed since (``--changed``). None: it counts."""
     num_calls: int = 0
     """To the evaluated model."""
     prompt_tokens: int = 0
@@ -64,8 +68,8 @@ class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it counts: accepted with a reward, and of the version that is measured."""
-        return self.has_reward and not self.is_of_other_version
+        """Whether it counts: accepted with a reward, and not excluded."""
+        return self.has_reward and self.excluded is None
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +120,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     mean_reward: Estimate | None = None
     causes: dict[str, int] = {}
     """Attempts by what went wrong: truncated and tampering have a reward; infra, verifier and user have none; those of
-    another policy version do not count."""
+    another policy version, and of what has changed since, do not count."""
     num_attempts: int = 0
     """All, those that failed and were run again included."""
     last_error: str | None = None
@@ -210,8 +214,8 @@ def count_causes(attempts: Iterable[MeasuredAttempt]) -> dict[str, int]:
     for one in attempts:
         if one.is_tampered:
             counts["tampering"] += 1
-        elif one.is_accepted and one.is_of_other_version:
-            counts["version"] += 1
+        elif one.is_accepted and one.excluded is not None:
+            counts[one.excluded] += 1
         elif one.is_accepted and one.status == "truncated" and one.cause in (None, "policy"):
             counts["truncated"] += 1
         elif one.is_accepted and one.reward is None:
