@@ -112,7 +112,7 @@ class Driver:
         self.attempts = self._reader.read()
         yardstick = one.yardstick
         stored = collect_results(one.tasks, self.attempts, yardstick)
-        foreign = Counter(at.task_id for at in self.attempts if at.excluded == "version" and at.has_reward)
+        foreign = Counter(at.task_id for at in self.attempts if at.excluded in ("version", "cost") and at.has_reward)
         ids = {task.id: [*one.list_groups(task.id)] for task in self._tasks}
         known = {group.group_id: group for group in self._dispatcher.groups([one for of in ids.values() for one in of])}
         missing: list[Task] = []

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -111,7 +112,10 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
             tool_parser=request.tool_parser,
             reasoning_parser=request.reasoning_parser,
         )
-        with serve_model(settings, choice, needs_model=needs_model, report_phase=view.set_phase) as served:
+        limit_cost = partial(_limit_cost, request, store, stored)
+        with serve_model(
+            settings, choice, needs_model=needs_model, report_phase=view.set_phase, limit_cost=limit_cost
+        ) as served:
             if served.warning is not None:
                 view.say(f"warning: {served.warning}")
             new_round = _make_round(name, request, loaded, agent, served.model)
@@ -128,13 +132,6 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
                     started_at=stored.started_at,
                     num_passes=stored.num_passes,
                     price=new_round.price or stored.price,
-                )
-            is_limited = request.max_cost is not None and new_round.model.kind == "endpoint"
-            model_name = new_round.model.name
-            if is_limited and Prices(new_round.price).find(model_name, is_policy=True) is None:
-                raise BadInputError(
-                    f"eval: expected a price of {model_name!r} to keep --max-cost, found none in LiteLLM's table;"
-                    " give --price-in and --price-out, in US dollars per million tokens"
                 )
             view.begin(new_round)
             evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
@@ -259,6 +256,26 @@ def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, Eval
         f"eval: expected an agent before {request.tasks!r} or a command behind '--', found neither, and the tasks name"
         " none; name it as module:attribute"
     )
+
+
+def _limit_cost(request: EvalRequest, store: Store, stored: Round | None, model: EvaluatedModel) -> str | None:
+    """Return what the gateway of the round may spend, as its setting; None: it has no limit.
+
+    Raises: BadInputError: an endpoint's model has no price.
+    """
+    if request.max_cost is None:
+        return None
+    price = Prices(request.price).find(model.name, is_policy=True)
+    if price is None and model.kind == "endpoint":
+        raise BadInputError(
+            f"eval: expected a price of {model.name!r} to keep --max-cost, found none in LiteLLM's table;"
+            " give --price-in and --price-out, in US dollars per million tokens"
+        )
+    if price is None:
+        return None
+    spent = sum(one.cost for one in _open_reader(store, stored).read()) if stored else 0.0
+    policy = {"prompt": price.prompt, "response": price.response}
+    return msgspec.json.encode({"dollars": request.max_cost - spent, "policy": policy}).decode()
 
 
 def _make_round(

@@ -1,16 +1,17 @@
 """Attempts of a round as the store has them, each read once."""
 
 from collections.abc import Collection, Iterable
-from typing import Literal
-
 import msgspec
 
-from agent_layer.schema import Trajectory, current_rewards
+from agent_layer.schema import REFUSED, Outcome, Trajectory, current_rewards
 from agent_layer.store import Store, TrajectoryRow
 from envs.costs import CallCount, count_calls
-from envs.evaluation.figures.figures import MeasuredAttempt
+from envs.evaluation.figures.figures import Exclusion, MeasuredAttempt
 from envs.evaluation.prices import Prices
 from envs.grading import JUDGED, judge_run
+
+_COST_REFUSED = f"{REFUSED}: cost_limit"
+"""Finding of an attempt that the limit of cost cut short, whatever its agent made of that."""
 
 
 class AttemptReader:
@@ -52,15 +53,18 @@ class AttemptReader:
         measured = dict(self._known)
         for row, trajectory in self._store.read(unread, contents=False):
             attempt = measure_attempt(row, trajectory, self._prices)
-            measured[row.trajectory_id, row.reward] = msgspec.structs.replace(attempt, excluded=self._exclude(row))
+            excluded = self._exclude(row, trajectory.outcome)
+            measured[row.trajectory_id, row.reward] = msgspec.structs.replace(attempt, excluded=excluded)
         self._known = {key: one for key, one in measured.items() if one.is_accepted}
         self._read_judges()
         attempts = [measured[key] for row in rows if (key := (row.trajectory_id, row.reward)) in measured]
         return [_add_judges(one, self._judges.get(one.trajectory_id, {}).values()) for one in attempts]
 
-    def _exclude(self, row: TrajectoryRow) -> Literal["version", "changed"] | None:
+    def _exclude(self, row: TrajectoryRow, outcome: Outcome | None) -> Exclusion | None:
         if (row.rollout_id or "").rpartition(".")[0] in self._replaced:
             return "changed"
+        if _COST_REFUSED in (outcome.findings if outcome is not None else ()):
+            return "cost"
         is_of_version = self._only_version is None or {row.policy_min, row.policy_max} <= {self._only_version, None}
         return None if is_of_version else "version"
 
@@ -134,7 +138,7 @@ class _Spending:
         if not call.is_answered:
             return  # refused: nothing was sampled
         if call.prompt_tokens is None or call.response_tokens is None:
-            self.num_uncounted += 1
+            self.num_uncounted += call.is_whole
             return
         num_prompt, num_response = call.prompt_tokens, call.response_tokens
         if is_policy:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from agent_layer.schema import UNREADABLE, JsonObject, as_json_object
 
-_FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused"})
+_FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused", "cost_limit"})
 """Codes of refusals that no retry can change."""
 
 

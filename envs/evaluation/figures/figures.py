@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,11 @@ from envs.evaluation.figures.estimates import (
 
 _MAX_ROWS = 12
 """Values of a label, or task types, for which there is a row each."""
+
+
+Exclusion: TypeAlias = Literal["version", "changed", "cost"]
+"""An attempt with tokens of another policy version than the round measures; one whose agent, task or the like has
+changed since (``--changed``); one that ``--max-cost`` cut short."""
 
 
 class TaskRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +51,8 @@ class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why it failed."""
     is_tampered: bool = False
-    excluded: Literal["version", "changed"] | None = None
-    """Why it does not count: it has tokens of another policy version than the round measures, or what it measured has
-    changed since (``--changed``). None: it counts."""
+    excluded: Exclusion | None = None
+    """Why it does not count; None: it does."""
     num_calls: int = 0
     """To the evaluated model."""
     prompt_tokens: int = 0
@@ -119,8 +123,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     pass_at: list[PassAtK] = []
     mean_reward: Estimate | None = None
     causes: dict[str, int] = {}
-    """Attempts by what went wrong: truncated and tampering have a reward; infra, verifier and user have none; those of
-    another policy version, and of what has changed since, do not count."""
+    """Attempts by what went wrong: truncated and tampering have a reward; infra, verifier and user have none; those
+    that are excluded do not count."""
     num_attempts: int = 0
     """All, those that failed and were run again included."""
     last_error: str | None = None
