@@ -8,7 +8,7 @@ __getattr__, __all__ = face(
         "backoff": "Backoff",
         "batches": "batched",
         "busy_clock": "BusyClock",
-        "counts": "format_count quantile",
+        "counts": "format_count format_number mean quantile",
         "extras": "find_extra install_command",
         "files": "make_beside make_private replace_file sync_path write_beside",
         "lines": "LineReader append_line read_lines",

@@ -11,6 +11,7 @@ from rich.table import Table
 from agent_layer.cli.query.omissions import print_left_out
 from agent_layer.cli.ui.links import print_link
 from agent_layer.cli.ui.output import draw_table, write_lines
+from agent_layer.infra import format_number
 from agent_layer.settings import Settings
 from agent_layer.store import By, Filters, make_takes_filters, open_store
 
@@ -53,7 +54,7 @@ def summary(
         table = Table(*fields, "count", "rewarded", "mean reward", "success", box=None, pad_edge=False)
         for line in lines:
             shared = ["" if value is None else str(value) for value in line.by.values()]
-            means = ["" if value is None else f"{value:.3f}" for value in (line.mean_reward, line.success_rate)]
+            means = ["" if value is None else format_number(value) for value in (line.mean_reward, line.success_rate)]
             table.add_row(*shared, str(line.count), str(line.num_rewarded), *means)
         draw_table(table)
         print_link(context.obj, "trajectories", filters=filters)

@@ -2,12 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.infra import quantile
+from agent_layer.infra import mean, quantile
 from envs.evaluation.figures.estimates import (
     Estimate,
     estimate_mean,
@@ -186,7 +185,7 @@ def compute_figures(
 ) -> tuple[Figures, list[TaskResult]]:
     """Return the figures of a round, and the rewards of its tasks."""
     results = collect_results(tasks, attempts, yardstick)
-    means = [fmean(result.rewards) for result in results if result.rewards]
+    means = [mean(result.rewards) for result in results if result.rewards]
     seconds = [one.seconds for one in attempts if one.is_usable and one.seconds is not None]
     optional = {task.id for task in tasks if task.calls_optional}
     figures = Figures(
@@ -232,7 +231,7 @@ def count_causes(attempts: Iterable[MeasuredAttempt]) -> dict[str, int]:
 def mean_pass_rate(results: Iterable[TaskResult], threshold: float) -> float | None:
     """Return pass@1 without an interval, for views that change often; None: no task has a reward."""
     rates = [result.pass_rate(threshold) for result in results if result.rewards]
-    return fmean(rates) if rates else None
+    return mean(rates) if rates else None
 
 
 def _estimate_pass(results: Sequence[TaskResult], yardstick: RoundSettings) -> list[PassAtK]:
@@ -279,5 +278,5 @@ def _make_slice(field: str, value: str, members: Sequence[TaskResult], yardstick
         num_tasks=len(members),
         num_rewards=sum(len(one.rewards) for one in rewarded),
         pass_at_1=_estimate_pass_at(rewarded, 1, yardstick),
-        mean_reward=fmean(fmean(one.rewards) for one in rewarded) if rewarded else None,
+        mean_reward=mean(mean(one.rewards) for one in rewarded) if rewarded else None,
     )
