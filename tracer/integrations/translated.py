@@ -13,7 +13,7 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, json_text, json_value, mend_surrogates
+from agent_layer.schema import UNREADABLE, UNREADABLE, JsonObject, as_json_object, json_text, json_value, mend_surrogates
 from agent_layer.translation import (
     Answer,
     Losses,
@@ -65,7 +65,7 @@ def translated_dialect(
     def is_last(event: str) -> bool:
         try:
             return msgspec.json.decode(event, type=_Kind).type in last
-        except msgspec.DecodeError:
+        except (*UNREADABLE, UnicodeEncodeError):
             return False
 
     return Dialect(partial(_record_request, translate), read_answer, read_stream, is_last)

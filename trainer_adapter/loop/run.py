@@ -24,7 +24,7 @@ from agent_layer.health import (
 )
 from agent_layer.infra import open_redis
 from agent_layer.recorder import Recorder, open_recorder
-from agent_layer.schema import JsonObject
+from agent_layer.schema import UNREADABLE, JsonObject
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
@@ -232,7 +232,7 @@ def read_model_bounds(model: Path) -> ModelBounds:
     """
     try:
         return read_bounds(msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject))
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise BadInputError(
             f"model {model}: expected a readable config.json, found {error}; correct 'model'"
         ) from error

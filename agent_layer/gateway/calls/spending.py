@@ -14,7 +14,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls.call import ModelCall
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.engines.models import ExternalModel
-from agent_layer.schema import Usage
+from agent_layer.schema import UNREADABLE, Usage
 
 _MILLION = 1e6
 _LETTERS_PER_TOKEN = 4
@@ -102,7 +102,7 @@ def read_cost_limit(setting: str | None) -> CostLimit | None:
     """Read the setting ``cost_limit``. Raises: BadInputError: it is no limit with prices."""
     try:
         return None if setting is None else msgspec.json.decode(setting, type=CostLimit)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BadInputError(
             f"setting cost_limit: expected a JSON object with dollars and prices, found {error}; correct"
             ' AGENT_LAYER_COST_LIMIT, for example {"dollars": 5, "policy": {"prompt": 0.1, "response": 0.4}}'
