@@ -17,8 +17,8 @@ from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.schema import UNREADABLE, Usage
 
 _MILLION = 1e6
-_LETTERS_PER_TOKEN = 4
-"""Bytes of a request for each token of its prompt, roughly, while no call was settled."""
+_BYTES_PER_TOKEN = 4
+"""Of a request for each token of its prompt, roughly. An answer is supposed to cost as much as the dearest so far."""
 
 
 class TokenPrice(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Spending:
             yield
             return
         price = self._limit.policy
-        amount = price.prompt * call.parsed.size_bytes / _LETTERS_PER_TOKEN / _MILLION
+        prompt = price.prompt * call.parsed.size_bytes / _BYTES_PER_TOKEN / _MILLION
         while True:
             if self.spent >= self._limit.dollars:
                 raise RefusedError(
@@ -75,7 +75,7 @@ class Spending:
                     f"rollout {call.rollout.trajectory_id}: the calls so far cost {self.spent:.2f} $ of at most"
                     f" {self._limit.dollars:.2f} $ (cost_limit); end here",
                 )
-            amount = self._largest or amount
+            amount = max(self._largest, prompt)
             if not self._reserved or self.spent + sum(self._reserved.values()) + amount <= self._limit.dollars:
                 break
             self._changed.clear()
