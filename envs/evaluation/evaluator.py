@@ -327,6 +327,7 @@ class _Evaluation:
                 finally:
                     worker.stop()
         figures, results = compute_figures(one.tasks, driver.attempts, one.yardstick)
+        figures = msgspec.structs.replace(figures, last_error=figures.last_error or driver.last_error)
         one = msgspec.structs.replace(one, figures=figures, results=results, ended_at=time.time())
         self.rounds.write(one)
         return RoundResult(round=one, figures=figures, results=results, stopped=stopped)

@@ -1,9 +1,9 @@
 """Attempts of a round as the store has them, each read once."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
-from agent_layer.schema import REFUSED, Outcome, Trajectory, current_rewards
+from agent_layer.schema import REFUSED, Outcome, Step, Trajectory, current_rewards
 from agent_layer.store import Store, TrajectoryRow
 from envs.costs import CallCount, count_calls
 from envs.evaluation.figures.figures import Exclusion, MeasuredAttempt
@@ -110,7 +110,7 @@ def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) 
         status=row.status or "lost",
         cause=row.cause,
         reward=row.reward,
-        error=outcome.error if outcome is not None else None,
+        error=_explain(outcome, trajectory.steps),
         is_tampered=any(reward.status == "tampering" for reward in current_rewards(trajectory.rewards)),
         num_calls=spent.num_calls,
         prompt_tokens=spent.prompt_tokens,
@@ -120,6 +120,15 @@ def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) 
         unpriced=sorted(spent.unpriced),
         seconds=outcome.ended_at - started.started_at if started is not None and outcome is not None else None,
     )
+
+
+def _explain(outcome: Outcome | None, steps: Sequence[Step]) -> str | None:
+    """Return why an attempt failed, with why its last model call did: its agent may have seen a status alone."""
+    error = outcome.error if outcome is not None else None
+    called = steps[-1].error if steps and steps[-1].status == "error" else None
+    if error is None or called is None or called in error:
+        return error
+    return f"{error}; its last model call: {called}"
 
 
 class _Spending:

@@ -162,6 +162,17 @@ def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, st
 
 
 @pytest.mark.long
+def test_an_endpoint_that_answers_garbage_is_named_with_what_it_said(settings, pace, folder, run_eval):
+    quota = {"error": {"message": "quota used up", "code": 429}}
+    with serve_in_thread(ScriptedEngine(model="theirs", token_ids=False, rewrite=lambda *_: quota)) as engine:
+        command = ("eval_agents:agent", "tasks.jsonl", "--model", f"{engine.url}/v1", "-n", "1", "--limit", "1")
+        status, (round_, *_), message = run_eval(settings.model_copy(update=pace), *command)
+
+    assert (status, round_["state"], round_["figures"]["causes"]) == (1, "incomplete", {"user": 3}), message
+    assert "its last model call: engine's answer: expected a chat completion, found 'quota used up'" in message
+
+
+@pytest.mark.long
 def test_an_interrupted_round_lets_rollouts_end_and_says_how_to_go_on(stack, folder, start_eval, wait_until):
     settings = stack.settings
     process = start_eval(settings, "eval_agents:gated", "tasks.jsonl", "-n", "1", "--slots", "2", "--round", "stopped")
