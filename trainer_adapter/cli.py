@@ -151,13 +151,10 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         check_harness(settings, worker.agent, worker.options)
         return _train_with_worker(settings, job, has_page=not no_view)
     try:
-        from trainer_adapter.loop import check_run, stop_on_signals  # noqa: PLC0415  # torch takes seconds
+        from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
         from trainer_adapter.start import run_rank, train_on_ranks  # noqa: PLC0415
 
-        def check() -> None:
-            check_run(loaded, settings, processes)
-            _open_sources(loaded, settings, unchecked=unchecked)
-
+        check = partial(_check_input, loaded, settings, processes, unchecked=unchecked)
         if not on and run_rank(loaded, processes, sys.argv[1:], check=check):
             return None
         sources = _open_sources(loaded, settings, unchecked=unchecked)
@@ -236,6 +233,13 @@ def _show_steps() -> Callable[[StepProgress | Restart], None]:
         warned.update(finding.name for finding in progress.health)
 
     return show
+
+
+def _check_input(config: TrainConfig, settings: Settings, processes: int, *, unchecked: bool) -> None:
+    from trainer_adapter.loop import check_run  # noqa: PLC0415  # torch takes seconds
+
+    check_run(config, settings, processes)
+    _open_sources(config, settings, unchecked=unchecked)
 
 
 def _open_sources(config: TrainConfig, settings: Settings, *, unchecked: bool) -> "list[TaskSource]":

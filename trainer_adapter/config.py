@@ -5,18 +5,16 @@ A file is YAML, TOML or JSON, by its suffix; its sections are the records below.
 
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
-import yaml
 from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import MAX_DEPTH, UNREADABLE, Holdout, LengthRule, LongRows, Overlong, ShortGroupPolicy, check_name
+from agent_layer.schema import Holdout, LengthRule, LongRows, Overlong, ShortGroupPolicy, check_name, read_yaml
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import (
     CURRICULA,
@@ -358,7 +356,7 @@ def read_options(
     path: Path, kind: type[_Config], spell_out: Callable[[dict[str, object]], dict[str, object]] = lambda one: one
 ) -> _Config:
     """Return what a file says as a record, its paths as they are written; see ``load_config`` for its errors."""
-    decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, _decode_yaml)
+    decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, read_yaml)
     try:
         options = _read_section(decode(path.read_bytes()))
         _refuse_infinite(options)
@@ -367,22 +365,11 @@ def read_options(
         raise BadInputError(f"configuration {path}: {error}") from error
     except OSError as error:
         raise BadInputError(f"configuration {path}: expected a readable file, found {error}; check the path") from error
-    except (msgspec.MsgspecError, *UNREADABLE) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(
             f"configuration {path}: expected the options of a training run, found: {error}; see"
             " 'agent-layer train --help'"
         ) from error
-
-
-def _decode_yaml(text: bytes) -> object:
-    """Read YAML. The parser has no bound of its own: a file that is nested too deep would end the process."""
-    depth = 0
-    with suppress(yaml.YAMLError):  # said when it is decoded
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise BadInputError(f"expected at most {MAX_DEPTH} levels of lists and objects, found more")
-    return msgspec.yaml.decode(text)
 
 
 def _refuse_infinite(value: object, name: str = "") -> None:

@@ -78,7 +78,7 @@ def write_beside(path: Path, unfinished: Path | None = None, *, private: bool, s
 
 @contextmanager
 def make_beside(directory: Path) -> Generator[Path]:
-    """Make ``.NAME.ID`` beside a directory, to be filled and moved to its name; what is still there is removed at the end.
+    """Make ``.NAME.ID`` beside a directory, to be filled and moved to its name; otherwise it is removed at the end.
 
     What killed processes left beside the directory is removed first: a lock shows which ones are being filled.
 
@@ -104,7 +104,7 @@ def make_beside(directory: Path) -> Generator[Path]:
         os.close(descriptor)
 
 
-def _remove_unheld(left: Path) -> None:
+def _remove_unheld(left: Path) -> None:  # kept: one that another process holds or removes ends nothing
     with suppress(OSError):  # another process removes it, or holds it
         descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:

@@ -71,7 +71,7 @@ def _ended_by_signal() -> threading.Event:
     """
     stop = threading.Event()
     reader, writer = os.pipe()
-    os.set_blocking(writer, False)  # noqa: FBT003  # has no keyword
+    os.set_blocking(writer, False)  # has no keyword
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # else it ends the process; the descriptor has it already
@@ -86,7 +86,7 @@ def _ended_by_signal() -> threading.Event:
     return stop
 
 
-def _leave() -> None:
+def _leave() -> None:  # kept: the end has a name
     """End at once, as a kill would: the next shipper brings what was in transit."""
     log.warning("shipper ended with logs in transit, they stay")
     os._exit(0)

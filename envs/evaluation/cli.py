@@ -77,7 +77,8 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     name: Annotated[str | None, typer.Option("--round", help="Name of the round; else one with the time.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with --round: run only what it lacks.")] = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="With --resume: take a mended agent, scorer or task, redo what it touches.")
+        bool,
+        typer.Option("--changed", help="With --resume: take a mended agent, scorer or task, redo what it touches."),
     ] = False,
     against: Annotated[str | None, typer.Option(help="Earlier round to compare with, task by task.")] = None,
     fail_below: Annotated[float | None, typer.Option(min=0, max=1, help="Exit 1 if pass@1 is below this.")] = None,

@@ -112,27 +112,18 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
             tool_parser=request.tool_parser,
             reasoning_parser=request.reasoning_parser,
         )
-        limit_cost = partial(_limit_cost, request, store, stored)
         with serve_model(
-            settings, choice, needs_model=needs_model, report_phase=view.set_phase, limit_cost=limit_cost
+            settings,
+            choice,
+            needs_model=needs_model,
+            report_phase=view.set_phase,
+            limit_cost=partial(_limit_cost, request, store, stored),
         ) as served:
             if served.warning is not None:
                 view.say(f"warning: {served.warning}")
             new_round = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:
-                if request.redoes_changed:
-                    new_round, changes = take_changes(stored, new_round)
-                    for change in changes:
-                        view.say(f"changed: {change}")
-                else:
-                    check_same(stored, new_round)
-                new_round = msgspec.structs.replace(
-                    new_round,
-                    replaced=new_round.replaced or stored.replaced,
-                    started_at=stored.started_at,
-                    num_passes=stored.num_passes,
-                    price=new_round.price or stored.price,
-                )
+                new_round = _go_on(stored, new_round, view, redoes_changed=request.redoes_changed)
             view.begin(new_round)
             evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
             return evaluation.run(new_round, loaded.tasks)
@@ -255,6 +246,25 @@ def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, Eval
     raise BadInputError(
         f"eval: expected an agent before {request.tasks!r} or a command behind '--', found neither, and the tasks name"
         " none; name it as module:attribute"
+    )
+
+
+def _go_on(  # kept: evaluate tells the steps
+    stored: Round, requested: Round, view: LiveView, *, redoes_changed: bool
+) -> Round:
+    """Return the stored round as it goes on. Raises: BadInputError: it has changed, and nothing is to be redone."""
+    if redoes_changed:
+        requested, changes = take_changes(stored, requested)
+        for change in changes:
+            view.say(f"changed: {change}")
+    else:
+        check_same(stored, requested)
+    return msgspec.structs.replace(
+        requested,
+        replaced=requested.replaced or stored.replaced,
+        started_at=stored.started_at,
+        num_passes=stored.num_passes,
+        price=requested.price or stored.price,
     )
 
 

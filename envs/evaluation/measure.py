@@ -1,6 +1,7 @@
 """Attempts of a round as the store has them, each read once."""
 
 from collections.abc import Collection, Iterable, Sequence
+
 import msgspec
 
 from agent_layer.schema import REFUSED, Outcome, Step, Trajectory, current_rewards

@@ -85,7 +85,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     num_passes: int = 0
     """How often rollouts were submitted: each pass asks for what is missing."""
     replaced: dict[str, int] = {}
-    """By task id, the last pass whose rollouts no longer count, because what they measured has changed since."""
+    """Last pass, by task id, whose rollouts no longer count, because what they measured has changed since."""
     figures: Figures | None = None
     results: list[TaskResult] = []
     """[num_tasks]; empty before the first figures."""

@@ -13,7 +13,7 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, UNREADABLE, JsonObject, as_json_object, json_text, json_value, mend_surrogates
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, json_text, json_value, mend_surrogates
 from agent_layer.translation import (
     Answer,
     Losses,

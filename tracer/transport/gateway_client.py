@@ -22,7 +22,6 @@ from agent_layer.errors import (
     UnreachableError,
 )
 from agent_layer.schema import (
-    UNREADABLE,
     ACCESS,
     CLOSE_ROLLOUT,
     END_ROLLOUT,
@@ -31,6 +30,7 @@ from agent_layer.schema import (
     PAUSE_ROLLOUT,
     RENEW_ROLLOUTS,
     REWARD_ROLLOUT,
+    UNREADABLE,
     AccessRequest,
     ClosedRollout,
     CloseRequest,

@@ -113,9 +113,7 @@ def read_input(config: SupervisedConfig, method: Method) -> tuple[list[list[Supe
     """
     check_new(config.out)
     check_verl_options(config.verl)
-    return read_examples(
-        config.dataset, method, read_model_bounds(config.model), config.optimizer.max_row_tokens
-    )
+    return read_examples(config.dataset, method, read_model_bounds(config.model), config.optimizer.max_row_tokens)
 
 
 class _Learner:

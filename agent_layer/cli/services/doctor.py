@@ -35,7 +35,7 @@ from agent_layer.infra import (
     open_redis,
 )
 from agent_layer.local import find_api_key
-from agent_layer.schema import UNREADABLE, ACCESS, new_id
+from agent_layer.schema import ACCESS, UNREADABLE, new_id
 from agent_layer.settings import Settings
 from agent_layer.state import find_mismatch
 

@@ -30,7 +30,17 @@ from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import MISSED_FORM, Action, JsonObject, PolicyFault, PolicyRun, Role, StepPart, Usage, parse_trace
+from agent_layer.schema import (
+    MISSED_FORM,
+    Action,
+    JsonObject,
+    PolicyFault,
+    PolicyRun,
+    Role,
+    StepPart,
+    Usage,
+    parse_trace,
+)
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""

@@ -1,4 +1,4 @@
-"""A limit of cost that all calls of a process share: reserved before a call leaves, settled once its tokens are counted.
+"""A limit of cost that all calls of a process share: reserved before a call leaves, settled by its counted tokens.
 
 A call leaves while what was spent and what the calls in flight reserved leave room for one more, or none is in flight.
 So the limit is passed by no more than the calls in flight cost, and near it they are made one after the other.
@@ -18,7 +18,7 @@ from agent_layer.schema import UNREADABLE, Usage
 
 _MILLION = 1e6
 _BYTES_PER_TOKEN = 4
-"""Of a request for each token of its prompt, roughly. An answer is supposed to cost as much as the dearest so far."""
+"""Size of a request for each token of its prompt, roughly; an answer may cost as much as the dearest so far."""
 
 
 class TokenPrice(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Spending:
         self.spent = 0.0
         """US dollars of calls that ended."""
         self._reserved: dict[ModelCall, float] = {}
-        """By call in flight."""
+        """Probable cost of each call in flight."""
         self._largest = 0.0
         self._changed = asyncio.Event()
 

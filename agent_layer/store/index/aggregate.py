@@ -219,9 +219,7 @@ def _make_summary(tally: _Tally, by: dict[str, str | int | None]) -> Summary:
     )
 
 
-def _find_values(
-    index: Index, fields: Sequence[SummaryField], filters: Filters
-) -> dict[SummaryField, list[str]]:
+def _find_values(index: Index, fields: Sequence[SummaryField], filters: Filters) -> dict[SummaryField, list[str]]:
     """Return the values that fields can have; one where a filter names it, unless trajectories have several."""
     pipeline = index.pipeline()
     for field in fields:

@@ -127,9 +127,7 @@ def read_topic_rewards(redis: Redis, keys: Keys, trajectory_id: str, topic: Rewa
     pipeline.zrangebylex(keys.reward_topics(trajectory_id), f"[{prefix}", f"({prefix[:-1]}\1")  # pyright: ignore[reportUnknownMemberType]
     pipeline.zcard(keys.reward_topics(trajectory_id))
     pipeline.hlen(parts_key)
-    whole, members, num_topics, num_parts = cast(
-        "tuple[dict[bytes, bytes], list[bytes], int, int]", pipeline.execute()
-    )
+    whole, members, num_topics, num_parts = cast("tuple[dict[bytes, bytes], list[bytes], int, int]", pipeline.execute())
     if num_topics < num_parts:
         return read_rewards(redis, keys, trajectory_id)
     names = [*(one.encode() for one in ids), *(one.removeprefix(prefix.encode()) for one in members)]

@@ -34,7 +34,7 @@ class TaskRef(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     calls_optional: bool = False
     content_hash: str | None = None
-    """Of id, input, grading and scorer; None: a round of an earlier release."""
+    """Hash of id, input, grading and scorer; None: a round of an earlier release."""
 
 
 class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -162,7 +162,7 @@ def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, st
 
 
 @pytest.mark.long
-def test_an_endpoint_that_answers_garbage_is_named_with_what_it_said(settings, pace, folder, run_eval):
+def test_an_endpoint_that_answers_garbage_is_named_with_what_it_said(settings, pace, run_eval):
     quota = {"error": {"message": "quota used up", "code": 429}}
     with serve_in_thread(ScriptedEngine(model="theirs", token_ids=False, rewrite=lambda *_: quota)) as engine:
         command = ("eval_agents:agent", "tasks.jsonl", "--model", f"{engine.url}/v1", "-n", "1", "--limit", "1")

@@ -344,9 +344,9 @@ GARBAGE = {
     "an error": (b'{"error": {"message": "quota used up", "code": 429}}', "'quota used up'"),
     "another form": (b'{"choices": 5}', "'{\"choices\": 5}'"),
     "a list": (b"[1, 2]", "'[1, 2]'"),
-    "cut": (b'{"choices": [{"mess', "'{\"choices\": [{\"mess'"),
+    "cut": (b'{"choices": [{"mess', '\'{"choices": [{"mess\''),
     "nothing": (b"", "found nothing"),
-    "deep": (b'{"choices":' + b"[" * 100_000, "'{\"choices\":[[[["),
+    "deep": (b'{"choices":' + b"[" * 100_000, '\'{"choices":[[[['),
 }
 
 

@@ -61,7 +61,16 @@ FIELDS = {
 
 @pytest.mark.parametrize("wanted", [{}, {"run": "r", "reward": (0.0, None)}, {"agent": "solver", "since": 1_050.0}])
 def test_a_summary_says_what_a_plain_sum_would(full_store, wanted, models):
-    for by in ([], ["task"], ["task", "policy"], ["task_type"], ["policy"], ["task_type", "policy"], ["run", "status", "agent"], ["policy", "run"]):
+    for by in (
+        [],
+        ["task"],
+        ["task", "policy"],
+        ["task_type"],
+        ["policy"],
+        ["task_type", "policy"],
+        ["run", "status", "agent"],
+        ["policy", "run"],
+    ):
         check_summary(full_store, models, wanted, by)
 
 

@@ -36,8 +36,8 @@ DEEP = pytest.mark.parametrize("text", [LISTS, OBJECTS, INSIDE], ids=["lists", "
     "read",
     [
         lambda text: read_model_names(" {" + text),
-        lambda text: read_side_calls(text),
-        lambda text: read_cost_limit(text),
+        read_side_calls,
+        read_cost_limit,
         lambda text: read_prices("{" + text),
         lambda text: read_rows(text.encode()),
     ],

@@ -26,7 +26,12 @@ class Kept:
 
 
 def write_model(
-    path: Path, *, config: str = '{"vocab_size": 20}', vocab: str = '{"a": 0}', weights: bytes, others: dict[str, str] | None = None
+    path: Path,
+    *,
+    config: str = '{"vocab_size": 20}',
+    vocab: str = '{"a": 0}',
+    weights: bytes,
+    others: dict[str, str] | None = None,
 ) -> Path:
     path.mkdir()
     (path / "config.json").write_text(config)

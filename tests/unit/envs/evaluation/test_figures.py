@@ -168,7 +168,9 @@ def test_rounds_without_a_common_task_cannot_be_compared():
     assert compare_results(results(a=[1.0]), results(b=[1.0]), YARDSTICK) is None
 
 
-HUGE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([1.7976931348623157e308, -1e308, 1e308, 5e-324])
+HUGE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [1.7976931348623157e308, -1e308, 1e308, 5e-324]
+)
 
 
 @given(st.lists(HUGE, min_size=1, max_size=40))
