@@ -21,7 +21,7 @@ import msgspec
 
 from agent_layer.engines.kinds import EngineKind, KindName, find_kind
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
 
 OPENER = OpenerDirector()
 """Opener for requests to engines that are no calls of agents; no redirects, no proxies: an engine itself answers."""
@@ -169,5 +169,5 @@ def read_model_list(
 def _as_object(answer: bytes) -> JsonObject:
     try:
         return msgspec.json.decode(answer or b"{}", type=JsonObject)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
