@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import Split, content_hash
+from agent_layer.schema import Split
+from envs.tasksets import choose_split
 from envs.tasksets.repair.programs.draws import DRAWS
 from envs.tasksets.repair.programs.mutations import Mutation, find_mutations
 from envs.tasksets.repair.programs.template import Case, Template, read_template
@@ -20,7 +21,6 @@ _ENOUGH_CHANGED = 8
 """Probes that a bug changes, after which no more are tried."""
 _MIN_CHANGED = 4
 """Probes that a bug has to change: some are shown to the agent, others are hidden."""
-_EVAL_SHARE = 0.25
 
 
 class Bug(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,5 +107,4 @@ def draw_bug(template: Template, split: Split, rng: Random, *, is_short: bool = 
 
 def _choose_split(template: Template, mutation: Mutation) -> Split:
     """Whatever the identifiers are called in a task, its bug is in the same split."""
-    name = f"{template.name}:{mutation.name}".encode()
-    return "eval" if int(content_hash(name)[:8], 16) < _EVAL_SHARE * 2**32 else "train"
+    return choose_split(f"{template.name}:{mutation.name}")
