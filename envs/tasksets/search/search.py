@@ -29,6 +29,8 @@ MAX_OTHERS: Final = 2
 _MAX_LENGTH: Final = 400
 """Characters of an answer's line."""
 _NUM_WRONG: Final = 12
+_MARK: Final = re.compile(r"(?<=\S)[ \t]+([*_`]*sources?[ \t*_`]*:)", re.IGNORECASE)
+"""What begins the sources behind an answer on the same line."""
 _CITED: Final = re.compile(r"[\[(#]*(\d{1,9})[\])]*", re.ASCII)
 
 
@@ -95,7 +97,7 @@ class Search:
         ]
         texts = [_SPELLINGS[0].format(name, one) for one in cited]
         texts += [spelling.format(name, some) for spelling in _SPELLINGS[1:]]
-        texts += [_SPELLINGS[0].format(one, some) for one in (name.upper(), f"'{name}'", f" {name} .", f"the {name}")]
+        texts += [_SPELLINGS[0].format(one, some) for one in (name.upper(), f"'{name}'", f" {name} .", f"the {name.removeprefix('the ')}")]
         return [_answer(text) for text in dict.fromkeys(texts)]
 
     def mutants(self, task: Task) -> Sequence[Script]:
@@ -150,13 +152,13 @@ async def reference(task: TaskView, rollout: tracer.Rollout) -> object:
 
 def read_name(text: str) -> str | None:
     """Return what stands behind ``Answer:``; None: nothing does, or several lines have it."""
-    found = read_line(text, "answer")
+    found = read_line(_MARK.sub(r"\n\1", text), "answer")
     return found if found and len(found) <= _MAX_LENGTH else None
 
 
 def read_sources(text: str) -> set[int]:
     """Return the numbers behind ``Sources:``; empty: there are none, or there is something else too."""
-    found = read_line(text, "sources?") or ""
+    found = read_line(_MARK.sub(r"\n\1", text), "sources?") or ""
     tokens = [token for token in re.split(r"[\s,;]+", found.removesuffix(".")) if token and token != "and"]
     cited = [_CITED.fullmatch(token) for token in tokens]
     return {int(one[1]) for one in cited if one is not None} if all(cited) else set()
@@ -201,4 +203,9 @@ _SPELLINGS: Final = (
     "I looked it up.\n\nAnswer: {}\nSources: {}\n",
     "Answer: {}\n\nSources: {}\nThat is all.",
     "### Answer: {}\n### Sources: {}",
+    "Answer: {}\n**Sources**: {}",
+    "Sources : {1}\n\nAnswer : {0}",
+    "Answer: {} Sources: {}",
+    "**Answer:** {}. **Sources:** {}.",
+    "Answer: {}\r\nSources: {}\r\n",
 )

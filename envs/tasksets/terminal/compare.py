@@ -15,13 +15,13 @@ MAX_BYTES = 1 << 20
 def is_right(expected: object, found: bytes) -> bool:
     """Whether a file is as expected: texts by line, without spaces at the ends of lines and of the text.
 
-    JSON is compared by value and exact type: 1 is neither 1.0 nor true.
+    JSON is compared by value: 1 is 1.0, as JSON has one kind of number, and neither true nor "1".
     """
     try:
         text = found.decode()
         if isinstance(expected, str):
             return _split_lines(text) == _split_lines(expected)
-        value: object = json.loads(text, parse_constant=_refuse)
+        value: object = json.loads(text, parse_constant=_refuse, parse_float=_read_float)
         return json.dumps(value, sort_keys=True) == json.dumps(expected, sort_keys=True)
     except (ValueError, RecursionError):
         return False
@@ -29,6 +29,11 @@ def is_right(expected: object, found: bytes) -> bool:
 
 def _split_lines(text: str) -> list[str]:
     return [line.rstrip(" \t\r") for line in text.rstrip(" \t\r\n").split("\n")]
+
+
+def _read_float(text: str) -> float | int:
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def _refuse(constant: str) -> NoReturn:

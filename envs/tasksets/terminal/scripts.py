@@ -119,8 +119,9 @@ def _spoil_json(result: list[object] | dict[str, object]) -> Iterator[tuple[str,
         yield f"{name} as text", json.dumps({**values, name: str(value)})
         yield f"{name} as null", json.dumps({**values, name: None})
         if isinstance(value, int):
+            yield f"{name} infinite", json.dumps({**values, name: float("inf")}) + "\n"
             yield f"{name} one more", json.dumps({**values, name: value + 1})
-            yield f"{name} as a decimal", json.dumps({**values, name: float(value)})
+            yield f"{name} nearly", json.dumps({**values, name: value + 1e-6})
 
 
 def _leave(name: str, files: dict[str, str]) -> Script:
