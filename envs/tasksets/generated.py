@@ -38,7 +38,7 @@ class TaskKey(NamedTuple):
         return Random(f"{self.id} of version {version}")
 
 
-def list_keys(  # noqa: PLR0913  # those of TaskSet.tasks, and what is allowed
+def list_keys(  # those of TaskSet.tasks, and what is allowed
     taskset: str, levels: range, *, split: Split, seed: int, level: int, count: int | None
 ) -> Iterator[TaskKey]:
     """Yield the keys of tasks, without end where ``count`` is None.

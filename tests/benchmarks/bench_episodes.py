@@ -77,7 +77,9 @@ def measure_episodes(directory: Path) -> list[Figure]:
     floors = {"repair": asyncio.run(_box_rate("repair", RUN_TESTS))}
     figures = [_figure(one, scripted[one.name], floors.get(one.name, idle)) for one in SETS]
     return figures + [
-        Figure(f"{one.name} episodes/s, graded, stored; a scripted model, each turn captured", f"{rate:.1f}", "", "", "")
+        Figure(
+            f"{one.name} episodes/s, graded, stored; a scripted model, each turn captured", f"{rate:.1f}", "", "", ""
+        )
         for one, rate in ((one, modelled[one.name]) for one in MODELLED)
     ]
 

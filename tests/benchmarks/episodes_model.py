@@ -1,4 +1,4 @@
-"""The scripted model of the episodes' benchmark, and an agent and a scorer that rest: ``FILE.py:play`` of the engine."""
+"""The scripted model of the episodes' benchmark, as an engine takes it; an agent and a scorer that rest."""
 
 from functools import cache
 

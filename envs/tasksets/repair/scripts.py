@@ -51,7 +51,9 @@ def write_reference(problem: Problem) -> Script:
     if problem.choices is not None:
         return _answer("reference", problem.answer)
     script = _leave("reference", problem, problem.fixed)
-    edits = [("edit_file", {"path": file, **_edit(problem.broken[file], text or "")}) for file, text in script.files.items()]
+    edits = [
+        ("edit_file", {"path": file, **_edit(problem.broken[file], text or "")}) for file, text in script.files.items()
+    ]
     return msgspec.structs.replace(script, replies=write_replies([*edits, ("run_tests", {})], "The tests pass."))
 
 

@@ -97,7 +97,10 @@ class Search:
         ]
         texts = [_SPELLINGS[0].format(name, one) for one in cited]
         texts += [spelling.format(name, some) for spelling in _SPELLINGS[1:]]
-        texts += [_SPELLINGS[0].format(one, some) for one in (name.upper(), f"'{name}'", f" {name} .", f"the {name.removeprefix('the ')}")]
+        texts += [
+            _SPELLINGS[0].format(one, some)
+            for one in (name.upper(), f"'{name}'", f" {name} .", f"the {name.removeprefix('the ')}")
+        ]
         return [_answer(text) for text in dict.fromkeys(texts)]
 
     def mutants(self, task: Task) -> Sequence[Script]:

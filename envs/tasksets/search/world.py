@@ -20,10 +20,8 @@ _COUNTS: Final[Mapping[Kind, int]] = {
     "river": 120,
     "academy": 140,
 }
-_SYLLABLES: Final = (
-    "ba bel bri cor da del dun el fa fen gar gri ha hol is jo kel ka lor ma mer mi nor o pel qua ra rin sa sel ta tor ul"
-    " va ven wil yor za"
-).split()
+_SYLLABLE: Final = ("bdfghjklmnprstvwz", "aeiou", ("", "", "l", "n", "r", "s"))
+"""Beginnings, middles and ends."""
 _NUM_GIVEN, _NUM_FAMILIES = 60, 180
 _ADJECTIVES: Final = ("Silent", "Burning", "Seven", "Hollow", "Forgotten", "Northern", "Broken", "Golden")
 _NOUNS: Final = ("Lanterns", "Gardens", "Letters", "Bells", "Voyages", "Shadows", "Songs", "Orchards")
@@ -191,8 +189,9 @@ def _coin_words(rng: Random) -> Iterator[str]:
     """Yield words that no language has, each once."""
     seen: set[str] = set()
     while True:
-        word = "".join(rng.choices(_SYLLABLES, k=rng.choice((2, 3, 3)))).capitalize()
-        if len(word) > 3 and word not in seen:  # noqa: PLR2004
+        letters = [rng.choice(part) for _ in range(rng.choice((2, 3, 3))) for part in _SYLLABLE]
+        word = "".join(letters).capitalize()
+        if word not in seen:
             seen.add(word)
             yield word
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError
-from agent_layer.schema import Limits, RewardSpec, Task, TaskView
+from agent_layer.schema import Limits, RewardSpec, Task, content_hash
 from agent_layer.schema.sandbox import Sandbox, SandboxSpec
 from envs.tasksets.generated import TaskKey, choose_split, read_key
 from envs.tasksets.terminal.chores import KINDS
@@ -19,14 +19,7 @@ VERSION: Final = "1"
 LEVELS: Final = range(len(KINDS))
 SOLVED: Final = "solved"
 _LIMITS: Final = Limits(turns=30, wall_seconds=600, score_seconds=60, sandbox_seconds=900, observation_tokens=2000)
-_PREPARE_SECONDS: Final = 60.0
-
-
-class TerminalInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task asks, and the program that its box needs first."""
-
-    prompt: str
-    prepare: str
+_SECONDS: Final = 60.0
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,40 +53,44 @@ def draw_problem(key: TaskKey) -> Problem:
     kind, draw = kinds[key.index % len(kinds)]
     while True:
         chore = draw(rng)
-        if choose_split(json.dumps([chore.asked, dict(chore.files), chore.prepare])) == key.split:
-            return Problem(task=_make_task(key, kind, chore), kind=kind, chore=chore)
+        content = json.dumps([chore.asked, dict(chore.files), chore.prepare])
+        if all(chore.results.values()) and choose_split(content) == key.split:  # an empty result is there untouched
+            return Problem(task=_make_task(key, kind, chore, content), kind=kind, chore=chore)
 
 
-async def prepare_files(box: Sandbox, task: Task | TaskView) -> TerminalInput:
-    """Make of the task's texts what a text cannot be; return what the task asks.
+async def prepare_files(box: Sandbox, task_id: str) -> None:
+    """Make of the task's texts, which the box has, what a text cannot be.
 
     Raises:
         BadInputError: it is no task of this set, or the box lacks a program.
         SandboxError: the box was lost.
     """
-    try:
-        found = msgspec.convert(task.input, TerminalInput)
-    except msgspec.ValidationError as error:
-        raise BadInputError(f"task {task.id!r}: is no task of set {NAME!r}, {error}; submit one of it") from error
-    if found.prepare:
-        ran = await box.exec(["bash", "-e"], stdin=found.prepare.encode(), seconds=_PREPARE_SECONDS)
-        if ran.status == "gone":
-            raise SandboxError("sandbox: the box was lost while it was prepared; the attempt is made again")
-        if ran.exit_code != 0:
-            raise BadInputError(
-                f"task {task.id!r}: its box cannot be prepared, {ran.stderr.decode('utf-8', 'replace')[-400:]}; add what"
-                " it lacks to the image"
-            )
-    return found
+    await run_program(box, find_problem(task_id).chore.prepare, f"task {task_id!r}: its box cannot be prepared")
 
 
-def _make_task(key: TaskKey, kind: str, chore: Chore) -> Task:
+async def run_program(box: Sandbox, program: str, failure: str) -> None:
+    """Run a program of ours in bash.
+
+    Raises:
+        BadInputError: it ends with another status than 0.
+        SandboxError: the box was lost.
+    """
+    ran = await box.exec(["bash", "-e"], stdin=program.encode(), seconds=_SECONDS)
+    if ran.status == "gone":
+        raise SandboxError("sandbox: the box was lost while a program of the chore ran; the attempt is made again")
+    if ran.exit_code != 0:
+        reason = ran.stderr.decode("utf-8", "replace")[-400:] or ran.status
+        raise BadInputError(f"{failure}, {reason}; add what the image lacks")
+
+
+def _make_task(key: TaskKey, kind: str, chore: Chore, content: str) -> Task:
     return Task(
         id=key.id,
         run=NAME,
         split=key.split,
         task_type=NAME,
-        input=msgspec.to_builtins(TerminalInput(prompt=chore.asked, prepare=chore.prepare)),
+        input=chore.asked,
+        seed=int(content_hash(content.encode())[:8], 16),  # tasks differ where only what is prepared does
         grading={"results": dict(chore.results)},
         scorer="envs.tasksets.terminal.terminal:TerminalScorer",
         rewards={SOLVED: RewardSpec()},

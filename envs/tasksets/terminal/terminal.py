@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 import tracer
-from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema import JsonObject, Split, Task, TaskView
 from agent_layer.schema.sandbox import SandboxSpec
 from envs.env_context import EnvContext
@@ -15,11 +14,18 @@ from envs.script import Script
 from envs.tasksets.generated import list_keys
 from envs.tasksets.terminal.compare import MAX_BYTES, is_right
 from envs.tasksets.terminal.directories import write_directory
-from envs.tasksets.terminal.problems import LEVELS, NAME, SOLVED, VERSION, draw_problem, find_problem, prepare_files
+from envs.tasksets.terminal.problems import (
+    LEVELS,
+    NAME,
+    SOLVED,
+    VERSION,
+    draw_problem,
+    find_problem,
+    prepare_files,
+    run_program,
+)
 from envs.tasksets.terminal.scripts import write_cheats, write_mutants, write_reference, write_rewrites
 from envs.tools import read_file, shell, write_file
-
-_SECONDS = 60.0
 
 
 class TerminalEnvironment(ToolEnvironment):
@@ -31,7 +37,8 @@ class TerminalEnvironment(ToolEnvironment):
 
     async def reset(self, task: Task, context: EnvContext) -> object:
         """Return what is asked."""
-        return (await prepare_files(context.sandbox, task)).prompt
+        await prepare_files(context.sandbox, task.id)
+        return task.input
 
 
 class TerminalScorer:
@@ -108,11 +115,7 @@ class Terminal:
 
 async def reference(task: TaskView, rollout: tracer.Rollout) -> object:
     """Solve a task without a model: a scripted agent, which draws the task again from its id."""
+    await prepare_files(rollout.sandbox, task.id)
     solution = find_problem(task.id).chore.solution
-    await prepare_files(rollout.sandbox, task)
-    ran = await rollout.sandbox.exec(["bash", "-e"], stdin=solution.encode(), seconds=_SECONDS)
-    if ran.status == "gone":
-        raise SandboxError("sandbox: the box was lost while the solution ran; the attempt is made again")
-    if ran.exit_code != 0:
-        raise BadInputError(f"task {task.id!r}: its solution failed, {ran.stderr.decode('utf-8', 'replace')[-400:]}")
+    await run_program(rollout.sandbox, solution, f"task {task.id!r}: its solution failed")
     return "done"

@@ -86,6 +86,14 @@ def test_sets_without_boxes_pass_at_all_levels_in_both_splits(name):
     assert report.counts["mutants"][0] == report.counts["mutants"][1]
 
 
+@pytest.mark.parametrize("level", [2, *(pytest.param(one, marks=pytest.mark.long) for one in (0, 1, 3))])
+def test_chores_at_a_terminal_pass(level):
+    report = _check("terminal", levels=[level], seed=4, count=1)
+
+    assert report.is_passed, report.failures
+    assert report.counts["mutants"][0] == report.counts["mutants"][1]
+
+
 def test_several_files_with_several_bugs_are_judged():
     taskset = open_taskset("repair")
     (task,) = taskset.tasks(split="eval", level=3, count=1)

@@ -12,7 +12,7 @@ def _prompt(task):
     return task.input if isinstance(task.input, str) else task.input["prompt"]
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "search"])
+@pytest.mark.parametrize("name", [pytest.param("arithmetic", marks=pytest.mark.long), "search"])
 async def test_a_model_that_finds_it_is_paid_and_one_that_guesses_is_not(harness, name):
     taskset = open_taskset(name)
     right, wrong = (msgspec.structs.replace(one, run=RUN) for one in taskset.tasks(split="train", level=2, count=2))
@@ -31,6 +31,7 @@ async def test_a_model_that_finds_it_is_paid_and_one_that_guesses_is_not(harness
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("agent", ["envs.tasksets.arithmetic:reference", "envs.tasksets.search.search:reference"])
 async def test_a_scripted_agent_solves_without_a_model(harness, agent):
     name = agent.split(".")[2].partition(":")[0]

@@ -17,15 +17,18 @@ def draw_authors(rng: Random) -> Chore:
     """Return a chore: commits by author on one branch."""
     counts, script = Counter[str](), list[str]()
     for number in range(rng.randrange(14, 20)):
-        author, is_aside = rng.choice(_PEOPLE), number > 9 and rng.random() < 0.4  # noqa: PLR2004
+        author, is_aside = rng.choice(_PEOPLE), number > 9 and rng.random() < 0.4
         if is_aside:
             script.append("git -C repo checkout -q -B aside\n")
-        script.append(f"echo {number} >> repo/{rng.choice(_WORDS)}.txt\ncommit {author} 'Change {number}' {_stamp(number)}\n")
+        script.append(
+            f"echo {number} >> repo/{rng.choice(_WORDS)}.txt\ncommit {author} 'Change {number}' {_stamp(number)}\n"
+        )
         if is_aside:
             script.append("git -C repo checkout -q main\n")
         counts[author] += not is_aside
     return Chore(
-        asked="Write authors.json: an object of the number of commits on the branch main of repo for each name of an author.",
+        asked="Write authors.json: an object of the number of commits on the branch main of repo for each name of an"
+        " author.",
         prepare=PREPARE_GIT + "".join(script),
         solution=python(
             """
@@ -48,7 +51,8 @@ def draw_lost(rng: Random) -> Chore:
     script.append(f"git -C repo rm -q {name}.txt && commit cleo 'Tidy up' {_stamp(30)}\n")
     script.append("echo end >> repo/other.txt && commit dora 'End' 2026-03-09T00:00:00Z\n")
     return Chore(
-        asked="A file was removed from repo by mistake, in the commit 'Tidy up'. Write restored.txt: what it contained last.",
+        asked="A file was removed from repo by mistake, in the commit 'Tidy up'. Write restored.txt: what it"
+        " contained last.",
         prepare=PREPARE_GIT + "".join(script),
         solution="commit=$(git -C repo log --format=%H --grep='^Tidy up$')\n"
         'name=$(git -C repo show --format= --name-only "$commit")\n'
@@ -69,12 +73,14 @@ def draw_first(rng: Random) -> Chore:
         if sum(values.values()) > limit and not guilty:
             guilty = subjects[-1]
             break
-    script.append("for word in amber birch; do echo 5 > repo/$word.txt; done; commit ben 'Small again' 2026-04-01T00:00:00Z\n")
+    script.append(
+        "for word in amber birch; do echo 5 > repo/$word.txt; done; commit ben 'Small again' 2026-04-01T00:00:00Z\n"
+    )
     if not guilty:
         return draw_first(rng)
     return Chore(
-        asked=f"Each file of repo has a number. Write culprit.txt: the subject of the first commit after which the sum of all"
-        f" numbers was above {limit}.",
+        asked="Each file of repo has a number. Write culprit.txt: the subject of the first commit after which the sum"
+        f" of all numbers was above {limit}.",
         prepare=PREPARE_GIT + "".join(script),
         solution=f"""for commit in $(git -C repo rev-list --reverse main); do
   sum=0
@@ -90,7 +96,9 @@ done
 
 def _make_database(statements: list[str]) -> tuple[dict[str, str], str]:
     """Return files, and the program that makes shop.db of them."""
-    program = python("import sqlite3\nsqlite3.connect('shop.db').executescript(open('shop.sql').read())") + "rm shop.sql\n"
+    program = (
+        python("import sqlite3\nsqlite3.connect('shop.db').executescript(open('shop.sql').read())") + "rm shop.sql\n"
+    )
     return {"shop.sql": join_lines(statements)}, program
 
 
@@ -104,14 +112,20 @@ def draw_totals(rng: Random) -> Chore:
     statements += [f"INSERT INTO prices VALUES ('{item}', {cents});" for item, cents in prices.items()]
     totals = dict[str, object]()
     for _ in range(70):
-        person, item, number, is_cancelled = rng.choice([*people]), rng.choice(_WORDS), rng.randrange(1, 9), rng.random() < 0.2  # noqa: PLR2004
+        person, item, number, is_cancelled = (
+            rng.choice([*people]),
+            rng.choice(_WORDS),
+            rng.randrange(1, 9),
+            rng.random() < 0.2,
+        )
         statements.append(f"INSERT INTO orders VALUES ({person}, '{item}', {number}, {int(is_cancelled)});")
         if not is_cancelled:
             totals[people[person]] = int(str(totals.get(people[person], 0))) + number * prices[item]
     files, program = _make_database(statements)
     return Chore(
-        asked="shop.db is a database of SQLite with people, prices and orders. Write spent.json: an object of what all orders of"
-        " each name cost together, in cents. Several people may have one name; orders that are cancelled do not count.",
+        asked="shop.db is a database of SQLite with people, prices and orders. Write spent.json: an object of what"
+        " all orders of each name cost together, in cents. Several people may have one name; orders that are"
+        " cancelled do not count.",
         files=files,
         prepare=program,
         solution=python(
@@ -130,18 +144,21 @@ json.dump(dict(rows.fetchall()), open("spent.json", "w"))
 def draw_orphans(rng: Random) -> Chore:
     """Return a chore: rows that refer to nothing."""
     known, orphans = rng.sample(range(1, 99), 20), list[int]()
-    statements = ["CREATE TABLE folders (id INTEGER PRIMARY KEY);", "CREATE TABLE notes (id INTEGER, folder INTEGER, text TEXT);"]
+    statements = [
+        "CREATE TABLE folders (id INTEGER PRIMARY KEY);",
+        "CREATE TABLE notes (id INTEGER, folder INTEGER, text TEXT);",
+    ]
     statements += [f"INSERT INTO folders VALUES ({one});" for one in known]
     for number in rng.sample(range(1000, 9999), 60):
         folder = rng.choice([*known, *known, *known, 200, 201])
-        has_none = rng.random() < 0.1  # noqa: PLR2004
+        has_none = rng.random() < 0.1
         statements.append(f"INSERT INTO notes VALUES ({number}, {'NULL' if has_none else folder}, 'x');")
         if not has_none and folder not in known:
             orphans.append(number)
     files, program = _make_database(statements)
     return Chore(
-        asked="In shop.db, a database of SQLite, each row of notes belongs to a folder, or to none where its folder is NULL. Write"
-        " orphans.txt: the ids of notes whose folder does not exist, one a line, the smallest first.",
+        asked="In shop.db, a database of SQLite, each row of notes belongs to a folder, or to none where its folder"
+        " is NULL. Write orphans.txt: the ids of notes whose folder does not exist, one a line, the smallest first.",
         files=files,
         prepare=program,
         solution=python(

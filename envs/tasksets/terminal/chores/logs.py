@@ -15,13 +15,16 @@ def draw_errors(rng: Random) -> Chore:
     lines, failed = list[str](), Counter[str]()
     for second in range(rng.randrange(120, 200)):
         path, status = rng.choice(_PATHS), rng.choice((200, 200, 200, 304, 404, 500, 502, 503))
-        failed[path] += status >= 500  # noqa: PLR2004
+        failed[path] += status >= 500
         stamp = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
-        lines.append(f'10.0.0.{rng.randrange(1, 9)} [{stamp}] "GET {path} HTTP/1.1" {status} {rng.randrange(500, 5000)}')
+        lines.append(
+            f'10.0.0.{rng.randrange(1, 9)} [{stamp}] "GET {path} HTTP/1.1" {status} {rng.randrange(500, 5000)}'
+        )
     ordered = sorted(((count, path) for path, count in failed.items() if count), key=lambda one: (-one[0], one[1]))
     return Chore(
-        asked="access.log has one request a line. Write errors.txt: for each path with answers of status 500 and above, a"
-        " line 'COUNT PATH', the largest count first, and paths of the same count in the order of the alphabet.",
+        asked="access.log has one request a line. Write errors.txt: for each path with answers of status 500 and"
+        " above, a line 'COUNT PATH', the largest count first, and paths of the same count in the order of the"
+        " alphabet.",
         files={"access.log": join_lines(lines)},
         solution="awk '$6 >= 500 { count[$4]++ } END { for (path in count) print count[path], path }' access.log"
         " | LC_ALL=C sort -k1,1nr -k2,2 > errors.txt\n",
@@ -89,7 +92,7 @@ def draw_cron(rng: Random) -> Chore:
         last = rng.randrange(first, 24)
         minute, per_hour = rng.choice(((f"*/{every}", 60 // every), (str(rng.randrange(60)), 1), ("0,20,40", 3)))
         hour, hours = rng.choice((("*", 24), (f"{first}-{last}", last - first + 1), (str(first), 1)))
-        is_off = number == 3  # noqa: PLR2004  # one of them is a comment
+        is_off = number == 3  # one of them is a comment
         lines.append(f"{'# ' if is_off else ''}{minute} {hour} * * * /usr/local/bin/{name}.sh --quiet")
         if not is_off:
             runs[name] = per_hour * hours
@@ -132,8 +135,9 @@ def draw_manifest(rng: Random) -> Chore:
             files[path] = text if fate == "kept" else text.upper() + "x"
     rng.shuffle(manifest)
     return Chore(
-        asked="manifest.sha256 lists files below data/ with their SHA-256, as sha256sum writes it. Write damaged.txt: a line"
-        " 'changed PATH' or 'missing PATH' for each file that is not as listed, sorted as 'LC_ALL=C sort' does.",
+        asked="manifest.sha256 lists files below data/ with their SHA-256, as sha256sum writes it. Write damaged.txt:"
+        " a line 'changed PATH' or 'missing PATH' for each file that is not as listed, sorted as 'LC_ALL=C sort'"
+        " does.",
         files={**files, "manifest.sha256": join_lines(manifest)},
         solution="""while read -r hash path; do
   if [ ! -e "$path" ]; then echo "missing $path"

@@ -20,8 +20,9 @@ def draw_join(rng: Random) -> Chore:
         if person in people:
             totals[people[person]] = int(str(totals.get(people[person], 0))) + amount
     return Chore(
-        asked="people.csv has columns id,city and orders.csv has columns person,amount. Write totals.json: an object of the"
-        " sum of the amounts for each city that has orders. Orders of people who are not in people.csv do not count.",
+        asked="people.csv has columns id,city and orders.csv has columns person,amount. Write totals.json: an object"
+        " of the sum of the amounts for each city that has orders. Orders of people who are not in people.csv do not"
+        " count.",
         files={
             "people.csv": join_lines(["id,city", *(f"{number},{city}" for number, city in people.items())]),
             "orders.csv": join_lines(["person,amount", *(f"{person},{amount}" for person, amount in orders)]),
@@ -43,8 +44,13 @@ json.dump(totals, open("totals.json", "w"), indent=1)
 
 def draw_clean(rng: Random) -> Chore:
     """Return a chore: a table without doubled rows, and without spaces around its fields."""
-    rows = {(str(rng.randrange(10**4)), rng.choice(_WORDS), f"{rng.choice(_CITIES)}, {rng.choice('NSEW')}") for _ in range(30)}
-    dirty = [*rows, *rng.sample(sorted(rows), 8)]
+    rows = sorted(
+        {
+            (str(rng.randrange(10**4)), rng.choice(_WORDS), f"{rng.choice(_CITIES)}, {rng.choice('NSEW')}")
+            for _ in range(30)
+        }
+    )
+    dirty = [*rows, *rng.sample(rows, 8)]
     rng.shuffle(dirty)
     text, clean = io.StringIO(), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -52,8 +58,9 @@ def draw_clean(rng: Random) -> Chore:
         writer.writerow([f"{' ' * rng.randrange(2)}{field}{' ' * rng.randrange(3)}" for field in row])
     csv.writer(clean, lineterminator="\n").writerows(sorted(rows, key=lambda row: (int(row[0]), row[1:])))
     return Chore(
-        asked="raw.csv has three columns without a head: a number, a word, a place. Write clean.csv: the fields without spaces"
-        " at their ends, each row once, ordered by number, then word, then place; quote only fields that need it.",
+        asked="raw.csv has three columns without a head: a number, a word, a place. Write clean.csv: the fields"
+        " without spaces at their ends, each row once, ordered by number, then word, then place; quote only fields"
+        " that need it.",
         files={"raw.csv": text.getvalue()},
         solution=python(
             """
@@ -71,9 +78,9 @@ def draw_flatten(rng: Random) -> Chore:
     """Return a chore: a nested document as lines of paths and values."""
 
     def make(depth: int) -> object:
-        if depth == 0 or rng.random() < 0.2:  # noqa: PLR2004
+        if depth == 0 or rng.random() < 0.2:
             return rng.choice((rng.randrange(1000), rng.choice(_WORDS), True, None))
-        if rng.random() < 0.3:  # noqa: PLR2004
+        if rng.random() < 0.3:
             return [make(depth - 1) for _ in range(rng.randrange(1, 4))]
         return {word: make(depth - 1) for word in rng.sample(_WORDS, 3)}
 
@@ -121,9 +128,9 @@ def draw_settings(rng: Random) -> Chore:
                 effective[f"{section}.{key}"] = int(value)
         files[f"conf.d/{number}0-{rng.choice(_WORDS)}.ini"] = join_lines(lines)
     return Chore(
-        asked="conf.d has files of settings in INI form; they are read in the order of their names, and a later one replaces"
-        " what earlier ones say. Write effective.json: an object of what holds at the end, with keys such as 'web.dune' and"
-        " whole numbers as values.",
+        asked="conf.d has files of settings in INI form; they are read in the order of their names, and a later one"
+        " replaces what earlier ones say. Write effective.json: an object of what holds at the end, with keys such as"
+        " 'web.dune' and whole numbers as values.",
         files=files,
         solution=python(
             """
@@ -140,14 +147,19 @@ json.dump(found, open("effective.json", "w"))
 
 def draw_encoding(rng: Random) -> Chore:
     """Return a chore: texts of three encodings as one of UTF-8."""
-    lines = [[f"{rng.choice(('Ärger', 'façade', 'niño', 'Öl', 'crème', 'Straße'))} {rng.randrange(10**4)}" for _ in range(6)] for _ in range(3)]
+    lines = [
+        [f"{rng.choice(('Ärger', 'façade', 'niño', 'Öl', 'crème', 'Straße'))} {rng.randrange(10**4)}" for _ in range(6)]
+        for _ in range(3)
+    ]
     return Chore(
-        asked="one.txt is in Latin-1, two.txt in UTF-16 with a mark of its order, three.txt in UTF-8 with lines that end in CR LF."
-        " Write all.txt: the lines of one.txt, two.txt and three.txt, in this order, in UTF-8 with lines that end in LF.",
+        asked="one.txt is in Latin-1, two.txt in UTF-16 with a mark of its order, three.txt in UTF-8 with lines that"
+        " end in CR LF. Write all.txt: the lines of one.txt, two.txt and three.txt, in this order, in UTF-8 with"
+        " lines that end in LF.",
         files={f"{name}.txt": join_lines(part) for name, part in zip(("one", "two", "three"), lines, strict=True)},
         prepare="iconv -f UTF-8 -t LATIN1 one.txt > new && mv new one.txt\n"
         "iconv -f UTF-8 -t UTF-16 two.txt > new && mv new two.txt\n"
         "sed -i 's/$/\\r/' three.txt\n",
-        solution="{ iconv -f LATIN1 -t UTF-8 one.txt; iconv -f UTF-16 -t UTF-8 two.txt; tr -d '\\r' < three.txt; } > all.txt\n",
+        solution="{ iconv -f LATIN1 -t UTF-8 one.txt; iconv -f UTF-16 -t UTF-8 two.txt; tr -d '\\r' < three.txt; }"
+        " > all.txt\n",
         results={"all.txt": join_lines([line for part in lines for line in part])},
     )
