@@ -22,14 +22,16 @@ from agent_layer.dispatcher import connect
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.processes.supervised import start_supervised
 from agent_layer.local.stack import Stack, run_stack
+from agent_layer.schema.sandbox import Sandbox
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
-from envs.sandbox import PoolOptions, SandboxPool, open_pool
+from envs.sandbox import PoolOptions, open_pool
 from envs.script import Script
 from envs.tasksets import open_taskset
 from envs.tasksets.gate.script_judge import ScriptJudge
 from envs.tasksets.repair.environment import RUN_TESTS
+from envs.tasksets.terminal.problems import find_problem, prepare_files, run_program
 
 __all__ = ["measure_episodes"]
 
@@ -52,12 +54,14 @@ SETS = (
     _Set("arithmetic", "envs.tasksets.arithmetic:reference", 400, 32, "≥ 100"),
     _Set("search", "envs.tasksets.search.search:reference", 240, 32, "≥ 40"),
     _Set("repair", "envs.tasksets.repair:reference", 48, 8, "≥ 8"),
+    _Set("terminal", "envs.tasksets.terminal.terminal:reference", 40, 8, "≥ 4"),
 )
 """Scripted agents that call the tools themselves."""
 MODELLED = (
     _Set("arithmetic", "envs.tasksets.arithmetic:ArithmeticEnvironment", 160, 32, ""),
     _Set("search", "envs.tasksets.search.library:SearchEnvironment", 160, 32, ""),
     _Set("repair", "envs.tasksets.repair:RepairEnvironment", 48, 8, ""),
+    _Set("terminal", "envs.tasksets.terminal.terminal:TerminalEnvironment", 40, 8, ""),
 )
 """The same with a scripted model: each turn is a captured call."""
 
@@ -74,7 +78,7 @@ def measure_episodes(directory: Path) -> list[Figure]:
         idle = _rate(stack, _Set("arithmetic", "episodes_model:rest", 400, 32, ""), _make_idle)
         scripted = {one.name: _rate(stack, one) for one in SETS}
         modelled = {one.name: _rate(stack, one) for one in MODELLED}
-    floors = {"repair": asyncio.run(_box_rate("repair", RUN_TESTS))}
+    floors = {one.name: asyncio.run(_box_rate(one)) for one in SETS if one.name in ACTS}
     figures = [_figure(one, scripted[one.name], floors.get(one.name, idle)) for one in SETS]
     return figures + [
         Figure(
@@ -85,7 +89,7 @@ def measure_episodes(directory: Path) -> list[Figure]:
 
 
 def _figure(one: _Set, rate: float, floor: float) -> Figure:
-    beside = "the same boxes and commands in one process" if one.name == "repair" else "an agent and scorer that rest"
+    beside = "the same boxes and commands in one process" if one.name in ACTS else "an agent and scorer that rest"
     what = f"{one.name} episodes/s, graded, stored; a scripted agent (floor: {beside})"
     return Figure(what, f"{rate:.1f}", f"{floor:.1f}", f"{rate / floor:.2f}", one.aim)
 
@@ -124,17 +128,23 @@ def _make_idle(task: Task) -> Task:
     return msgspec.structs.replace(task, scorer="episodes_model:accept", rewards={})
 
 
-async def _box_rate(name: str, command: tuple[str, ...]) -> float:
+async def _box_rate(one: _Set) -> float:
     """Episodes per second of the same boxes and commands, without the layer."""
-    taskset = open_taskset(name)
-    tasks = list(taskset.tasks(split="eval", level=LEVEL, count=6)) * GROUP_SIZE
+    taskset, act = open_taskset(one.name), ACTS[one.name]
+    tasks = list(taskset.tasks(split="eval", level=LEVEL, count=one.num_episodes // GROUP_SIZE)) * GROUP_SIZE
     scripts = {task.id: taskset.solve(task) for task in tasks}
-    free = asyncio.Semaphore(8)
+    free = asyncio.Semaphore(one.slots)
     async with open_pool(PoolOptions(ready_per_spec=2)) as pool:
 
         async def play(task: Task) -> None:
             async with free:
-                await _act(pool, task, scripts[task.id], command)
+                assert task.sandbox is not None
+                box = await pool.take(task.sandbox, owner="bench")
+                for path, text in task.files.items():
+                    await box.write(path, text.encode())
+                await act(box, task, scripts[task.id])
+                await box.snapshot(task.artifacts)
+                await box.close()
                 judged = await ScriptJudge(pool).judge(task, scripts[task.id])
                 assert judged.reward == 1.0, judged
 
@@ -142,15 +152,19 @@ async def _box_rate(name: str, command: tuple[str, ...]) -> float:
     return median(rates[1:])
 
 
-async def _act(pool: SandboxPool, task: Task, script: Script, command: tuple[str, ...]) -> None:
-    """Do in a box what the agent does there."""
-    assert task.sandbox is not None
-    box = await pool.take(task.sandbox, owner="bench")
-    for path, text in (task.files | script.files).items():
+async def _repair(box: Sandbox, _: Task, script: Script) -> None:
+    for path, text in script.files.items():
         await box.write(path, (text or "").encode())
-    await box.exec(command)
-    await box.snapshot(task.artifacts)
-    await box.close()
+    await box.exec(RUN_TESTS)
+
+
+async def _work_at_terminal(box: Sandbox, task: Task, _: Script) -> None:
+    await prepare_files(box, task.id)
+    await run_program(box, find_problem(task.id).chore.solution, task.id)
+
+
+ACTS = {"repair": _repair, "terminal": _work_at_terminal}
+"""What the agents of sets with boxes do there."""
 
 
 async def _timed_rate(episodes: list) -> float:
