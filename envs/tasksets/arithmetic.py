@@ -184,7 +184,7 @@ class Arithmetic:
 async def reference(task: TaskView, rollout: tracer.Rollout) -> object:
     """Solve a task without a model: a scripted agent, which draws the task again from its id."""
     script = _solve(draw_problem(read_key(task.id, NAME, LEVELS)))
-    return await play_script(script, ArithmeticEnvironment.tools, task, rollout)
+    return await play_script(script, [calculator], task, rollout)
 
 
 def read_number(text: str) -> Fraction | None:

@@ -1,7 +1,7 @@
 """Generated task sets: the id of a task names how it is drawn again, and what it contains decides its split."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count as count_from
 from random import Random
 from typing import Final, NamedTuple, cast
@@ -26,12 +26,12 @@ class TaskKey(NamedTuple):
     level: int
     split: Split
     seed: int
-    index: int
+    number: int
 
     @property
     def id(self) -> str:
         """Id of the task."""
-        return f"{self.taskset}-{self.level}-{self.split}-{self.seed}-{self.index}"
+        return f"{self.taskset}-{self.level}-{self.split}-{self.seed}-{self.number}"
 
     def make_rng(self, version: str) -> Random:
         """Return the randomness of the task, the same on every machine."""
@@ -91,7 +91,7 @@ def read_line(text: str, mark: str) -> str | None:
     return found[0].strip(" \t\r*_`") if len(found) == 1 else None
 
 
-def write_replies(calls: Sequence[tuple[str, JsonObject]], text: str) -> list[JsonObject]:
+def write_replies(calls: Sequence[tuple[str, Mapping[str, object]]], text: str) -> list[JsonObject]:
     """Return what a model would send: one tool call after the other, and a last text.
 
     Args:

@@ -8,7 +8,7 @@ in one process, without a queue, a worker or a store.
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -35,7 +35,7 @@ from envs.tasksets.terminal.problems import find_problem, prepare_files, run_pro
 
 __all__ = ["measure_episodes"]
 
-NUM_ROUNDS = 3
+NUM_ROUNDS = 2
 GROUP_SIZE = 8
 WAIT_SECONDS = 300.0
 WORK = [sys.executable, "-m", "agent_layer.cli", "work"]
@@ -51,17 +51,17 @@ class _Set(NamedTuple):
 
 
 SETS = (
-    _Set("arithmetic", "envs.tasksets.arithmetic:reference", 400, 32, "≥ 100"),
-    _Set("search", "envs.tasksets.search.search:reference", 240, 32, "≥ 40"),
-    _Set("repair", "envs.tasksets.repair:reference", 48, 8, "≥ 8"),
+    _Set("arithmetic", "envs.tasksets.arithmetic:reference", 240, 32, "≥ 100"),
+    _Set("search", "envs.tasksets.search.search:reference", 160, 32, "≥ 40"),
+    _Set("repair", "envs.tasksets.repair:reference", 32, 8, "≥ 8"),
     _Set("terminal", "envs.tasksets.terminal.terminal:reference", 40, 8, "≥ 4"),
 )
 """Scripted agents that call the tools themselves."""
 MODELLED = (
-    _Set("arithmetic", "envs.tasksets.arithmetic:ArithmeticEnvironment", 160, 32, ""),
-    _Set("search", "envs.tasksets.search.library:SearchEnvironment", 160, 32, ""),
-    _Set("repair", "envs.tasksets.repair:RepairEnvironment", 48, 8, ""),
-    _Set("terminal", "envs.tasksets.terminal.terminal:TerminalEnvironment", 40, 8, ""),
+    _Set("arithmetic", "envs.tasksets.arithmetic:ArithmeticEnvironment", 80, 32, ""),
+    _Set("search", "envs.tasksets.search.library:SearchEnvironment", 80, 32, ""),
+    _Set("repair", "envs.tasksets.repair:RepairEnvironment", 24, 8, ""),
+    _Set("terminal", "envs.tasksets.terminal.terminal:TerminalEnvironment", 24, 8, ""),
 )
 """The same with a scripted model: each turn is a captured call."""
 
@@ -75,7 +75,7 @@ def measure_episodes(directory: Path) -> list[Figure]:
         start_process(model, port, directory / "engine.log"),
         run_stack(Settings(dir=directory / "ours", run="bench"), f"http://127.0.0.1:{port}") as stack,
     ):
-        idle = _rate(stack, _Set("arithmetic", "episodes_model:rest", 400, 32, ""), _make_idle)
+        idle = _rate(stack, _Set("arithmetic", "episodes_model:rest", 240, 32, ""), _make_idle)
         scripted = {one.name: _rate(stack, one) for one in SETS}
         modelled = {one.name: _rate(stack, one) for one in MODELLED}
     floors = {one.name: asyncio.run(_box_rate(one)) for one in SETS if one.name in ACTS}
@@ -108,6 +108,7 @@ def _rate(stack: Stack, one: _Set, change: Callable[[Task], Task] = lambda task:
         cleanup.callback(worker.stop)
         rates = [_play_round(stack, tasks, number) for number in range(NUM_ROUNDS + 1)][1:]
     rows = open_store(stack.settings).query(run=run, limit=1000).items
+    print(f"{one.target}: {median(rates):.1f} episodes/s", file=sys.stderr, flush=True)
     if wrong := [row.trajectory_id for row in rows if row.reward != 1.0]:
         raise RuntimeError(f"{one.name}: expected rewards of 1, found others in {len(wrong)} such as {wrong[0]}")
     return median(rates)
@@ -167,7 +168,7 @@ ACTS = {"repair": _repair, "terminal": _work_at_terminal}
 """What the agents of sets with boxes do there."""
 
 
-async def _timed_rate(episodes: list) -> float:
+async def _timed_rate(episodes: Sequence[Awaitable[None]]) -> float:
     began = time.monotonic()
     await asyncio.gather(*episodes)
     return len(episodes) / (time.monotonic() - began)

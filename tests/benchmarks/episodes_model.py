@@ -3,7 +3,7 @@
 from functools import cache
 
 from agent_layer.local import ScriptPrompt
-from agent_layer.schema import JsonObject, Task, Trajectory
+from agent_layer.schema import JsonObject, Task, Trajectory, as_json_object
 from envs.tasksets import open_taskset
 
 __all__ = ["accept", "play", "rest"]
@@ -23,7 +23,7 @@ def _list_replies() -> dict[str, list[JsonObject]]:
     for name in ("arithmetic", "search", "repair", "terminal"):
         taskset = open_taskset(name)
         for task in taskset.tasks(split="eval", level=LEVEL, count=NUM_TASKS):
-            prompt = task.input["prompt"] if isinstance(task.input, dict) else task.input
+            prompt = task.input if isinstance(task.input, str) else as_json_object(task.input)["prompt"]
             found[str(prompt)] = taskset.solve(task).replies
     return found
 

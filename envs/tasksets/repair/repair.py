@@ -27,7 +27,7 @@ class Repair:
         Raises: BadInputError: no such level exists, or the seed is negative.
         """
         for key in list_keys(NAME, LEVELS, split=split, seed=seed, level=level, count=count):
-            yield draw_problem(split, seed, level, key.index).task
+            yield draw_problem(split, seed, level, key.number).task
 
     def solve(self, task: Task) -> Script:
         """Return the script that takes the bugs back."""

@@ -103,7 +103,7 @@ def find_problem(task_id: str) -> Problem:
     Raises: BadInputError: no task of this set has the id.
     """
     key = read_key(task_id, NAME, LEVELS)
-    return draw_problem(key.split, key.seed, key.level, key.index)
+    return draw_problem(key.split, key.seed, key.level, key.number)
 
 
 @lru_cache(maxsize=256)

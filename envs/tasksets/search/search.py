@@ -11,7 +11,7 @@ from agent_layer.schema import JsonObject, Split, Task, TaskView
 from envs.grading import ScoringContext, Verdict
 from envs.script import Script
 from envs.tasksets.generated import list_keys, play_script, read_answer, read_key, read_line, write_replies
-from envs.tasksets.search.library import SearchEnvironment, open_tool, search
+from envs.tasksets.search.library import open_tool, search
 from envs.tasksets.search.questions import (
     CITATION_F1,
     LEVELS,
@@ -150,7 +150,7 @@ class Search:
 async def reference(task: TaskView, rollout: tracer.Rollout) -> object:
     """Solve a task without a model: a scripted agent, which draws the task again from its id."""
     script = _solve(draw_problem(read_key(task.id, NAME, LEVELS)))
-    return await play_script(script, SearchEnvironment.tools, task, rollout)
+    return await play_script(script, [search, open_tool], task, rollout)
 
 
 def read_name(text: str) -> str | None:

@@ -178,11 +178,11 @@ def _draw_entities(rng: Random) -> list[Entity]:
     families = [next(coined) for _ in range(_NUM_FAMILIES)]
     people = rng.sample([f"{first} {last}" for first in given for last in families], _COUNTS["person"])
     ids = iter(rng.sample(range(1000, 10000), sum(_COUNTS.values())))
-    named: list[tuple[Kind, str]] = [("person", name) for name in people]
+    entities = [Entity("person", name, next(ids)) for name in people]
     for kind, count in _COUNTS.items():
         if kind != "person":
-            named += [(kind, _name(kind, next(coined), rng)) for _ in range(count)]
-    return [Entity(kind, name, next(ids)) for kind, name in named]
+            entities += [Entity(kind, _name(kind, next(coined), rng), next(ids)) for _ in range(count)]
+    return entities
 
 
 def _coin_words(rng: Random) -> Iterator[str]:

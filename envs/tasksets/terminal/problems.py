@@ -50,7 +50,7 @@ def draw_problem(key: TaskKey) -> Problem:
     """Return a problem; equal keys give equal bytes. Each five tasks in a row have the five kinds of the level."""
     rng = key.make_rng(VERSION)
     kinds = KINDS[key.level]
-    kind, draw = kinds[key.index % len(kinds)]
+    kind, draw = kinds[key.number % len(kinds)]
     while True:
         chore = draw(rng)
         content = json.dumps([chore.asked, dict(chore.files), chore.prepare])

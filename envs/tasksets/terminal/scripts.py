@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from envs.script import Script
@@ -37,7 +37,7 @@ def write_reference(problem: Problem) -> Script:
 
 def write_rewrites(problem: Problem) -> list[Script]:
     """Return the right results in other spellings, and with other files beside them."""
-    spelled = {
+    spelled: Mapping[str, Callable[[str], str]] = {
         "without the last newline": lambda text: text.rstrip("\n"),
         "with newlines behind": lambda text: f"{text}\n\n",
         "with spaces behind lines": lambda text: text.replace("\n", "  \n"),

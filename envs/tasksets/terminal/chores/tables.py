@@ -45,10 +45,7 @@ json.dump(totals, open("totals.json", "w"), indent=1)
 def draw_clean(rng: Random) -> Chore:
     """Return a chore: a table without doubled rows, and without spaces around its fields."""
     rows = sorted(
-        {
-            (str(rng.randrange(10**4)), rng.choice(_WORDS), f"{rng.choice(_CITIES)}, {rng.choice('NSEW')}")
-            for _ in range(30)
-        }
+        {(rng.randrange(10**4), rng.choice(_WORDS), f"{rng.choice(_CITIES)}, {rng.choice('NSEW')}") for _ in range(30)}
     )
     dirty = [*rows, *rng.sample(rows, 8)]
     rng.shuffle(dirty)
@@ -56,7 +53,7 @@ def draw_clean(rng: Random) -> Chore:
     writer = csv.writer(text, lineterminator="\n")
     for row in dirty:
         writer.writerow([f"{' ' * rng.randrange(2)}{field}{' ' * rng.randrange(3)}" for field in row])
-    csv.writer(clean, lineterminator="\n").writerows(sorted(rows, key=lambda row: (int(row[0]), row[1:])))
+    csv.writer(clean, lineterminator="\n").writerows(rows)
     return Chore(
         asked="raw.csv has three columns without a head: a number, a word, a place. Write clean.csv: the fields"
         " without spaces at their ends, each row once, ordered by number, then word, then place; quote only fields"
