@@ -267,7 +267,7 @@ class ClusterTrainer(PPOTrainer):
         if not (dead := self._dead_servers()):
             return None
         when = "while weights were sent" if is_sending else "and is not replaced in this mode"
-        return Death(f"{_explain(dead)} {when}", [f"http://{one.server_address}" for one in dead])
+        return Death(f"{_explain(dead)} {when}", tuple(f"http://{one.server_address}" for one in dead))
 
     def _hold_calls(self, urls: Sequence[str]) -> None:
         """Let calls to dead servers wait."""

@@ -114,9 +114,9 @@ def test_a_look_that_fails_in_another_way_ends_the_run_at_once(error: Exception)
 
 
 def test_all_that_died_between_two_looks_is_named():
-    found = watch(scripted(None, Death("engine a", ["http://a"])), scripted(None, Death("rank 0", [])))
+    found = watch(scripted(None, Death("engine a", ("http://a",))), scripted(None, Death("rank 0")))
 
-    assert found == Death("engine a, rank 0", ["http://a"])
+    assert found == Death("engine a, rank 0", ("http://a",))
 
 
 def test_a_run_that_is_over_has_no_death():

@@ -26,7 +26,7 @@ class Death(NamedTuple):
     """What has died, so that the run must end."""
 
     why: str
-    urls: Sequence[str] = ()
+    urls: tuple[str, ...] = ()
     """Addresses of dead servers."""
 
 
@@ -54,7 +54,7 @@ def wait_for_death(
             except Exception as error:  # noqa: BLE001  # the thread would end without a word
                 faults.append(error)
         if found:
-            return Death(", ".join(one.why for one in found), [url for one in found for url in one.urls])
+            return Death(", ".join(one.why for one in found), tuple(url for one in found for url in one.urls))
         if not faults:
             if blind_since is not None:
                 log.warning("watch: sees all parts of the run again")
