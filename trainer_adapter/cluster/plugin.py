@@ -33,10 +33,10 @@ def use_own_servers() -> None:
     RolloutReplicaRegistry.register(REPLICA, load)
 
 
-if is_reached_from_other_machines() and ray.is_initialized():
+is_joined = is_reached_from_other_machines() and ray.is_initialized()
+if interface := find_interface(ray.util.get_node_ip_address()) if is_joined else None:
     # gloo would listen at the address of the host's name, which is often loopback; other machines know that of Ray
-    if interface := find_interface(ray.util.get_node_ip_address()):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
 if CODE in os.environ:  # behind everything else, so that it hides nothing
     sys.path.append(os.environ[CODE])
 if os.environ.get("VERL_PLATFORM") == "cpu":

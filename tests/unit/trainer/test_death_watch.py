@@ -62,7 +62,9 @@ def watch(*looks: Look, clock: Clock | None = None) -> Death | None:
 
 
 @pytest.mark.parametrize("error", AWAY, ids=lambda error: type(error).__name__)
-def test_a_death_behind_an_outage_is_found_and_the_outage_is_said_once(error: Exception, caplog: pytest.LogCaptureFixture):
+def test_a_death_behind_an_outage_is_found_and_the_outage_is_said_once(
+    error: Exception, caplog: pytest.LogCaptureFixture
+):
     with caplog.at_level(logging.WARNING):
         found = watch(scripted(None, error, error, None, RANK))
 

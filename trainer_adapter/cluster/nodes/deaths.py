@@ -47,27 +47,37 @@ def wait_for_death(
     """
     blind_since: float | None = None
     while not is_over():
-        found, faults = list[Death](), list[Exception]()
-        for look in looks:
-            try:
-                found += filter(None, [look()])
-            except Exception as error:  # noqa: BLE001  # the thread would end without a word
-                faults.append(error)
+        found, faults = _look(looks)
         if found:
             return Death(", ".join(one.why for one in found), tuple(url for one in found for url in one.urls))
-        if not faults:
-            if blind_since is not None:
-                log.warning("watch: sees all parts of the run again")
-            blind_since = None
-            continue
-        if blind_since is None:
+        if faults and blind_since is None:
             blind_since = clock()
             log.warning("watch: cannot look at all parts of the run, goes on: %s", _name(faults[0]))
-        seconds = clock() - blind_since
-        if broken := [fault for fault in faults if not isinstance(fault, _AWAY)]:
-            return Death(f"the watch over the run's parts failed: {_name(broken[0])}")
-        if seconds > MAX_BLIND_SECONDS:
-            return Death(f"parts of the run could not be looked at for {seconds:.0f} s: {_name(faults[0])}")
+        elif not faults and blind_since is not None:
+            blind_since = None
+            log.warning("watch: sees all parts of the run again")
+        if why := _explain_blindness(faults, clock() - (blind_since or clock())):
+            return Death(why)
+    return None
+
+
+def _look(looks: Sequence[Look]) -> tuple[list[Death], list[Exception]]:
+    """Return what has died, and what looks have raised."""
+    found, faults = list[Death](), list[Exception]()
+    for look in looks:
+        try:
+            found += filter(None, [look()])
+        except Exception as error:  # noqa: BLE001  # the thread would end without a word
+            faults.append(error)
+    return found, faults
+
+
+def _explain_blindness(faults: Sequence[Exception], seconds: float) -> str | None:
+    """Return why the run must end after looks have failed for this time; None: it goes on."""
+    if broken := [fault for fault in faults if not isinstance(fault, _AWAY)]:
+        return f"the watch over the run's parts failed: {_name(broken[0])}"
+    if seconds > MAX_BLIND_SECONDS:
+        return f"parts of the run could not be looked at for {seconds:.0f} s: {_name(faults[0])}"
     return None
 
 
