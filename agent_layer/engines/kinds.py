@@ -31,7 +31,7 @@ GaugeName: TypeAlias = Literal["running", "waiting", "cache_usage"]
 ADAPTER_FILE = "adapter_config.json"
 """File that marks a directory as a LoRA adapter in PEFT's form; one with whole weights has none."""
 ADAPTER_SUFFIX = "-lora"
-"""Of the name of an adapter, behind that of its model in vLLM."""
+"""End of an adapter's name in vLLM, behind the name of its model."""
 _SGLANG_ADAPTER = "policy-lora"
 
 

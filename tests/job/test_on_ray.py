@@ -367,13 +367,13 @@ def test_each_token_was_sampled_by_the_adapter_of_its_version(game: Adapted, tmp
 @games("adapter", "adapter_apart")
 def test_calls_name_the_adapter_whose_base_says_the_same_under_each_version(game: Adapted):
     base = str(game.settings.dir.parent / "model")
-    said = [game.answers[version] for version in sorted(game.answers)]
+    found = [game.answers[version] for version in sorted(game.answers)]
 
-    assert len(said) >= STEPS
-    assert all(set(one) == {base, f"{base}-lora"} for one in said)
-    assert all(one[base] == pytest.approx(said[0][base], abs=1e-5) for one in said)
-    assert said[0][f"{base}-lora"] == pytest.approx(said[0][base], abs=1e-5), "an adapter begins with zeros"
-    assert said[-1][f"{base}-lora"] != pytest.approx(said[-1][base], abs=1e-3)
+    assert len(found) >= STEPS
+    assert all(set(one) == {base, f"{base}-lora"} for one in found)
+    assert all(one[base] == pytest.approx(found[0][base], abs=1e-5) for one in found)
+    assert found[0][f"{base}-lora"] == pytest.approx(found[0][base], abs=1e-5), "an adapter begins with zeros"
+    assert found[-1][f"{base}-lora"] != pytest.approx(found[-1][base], abs=1e-3)
 
 
 @games("adapter", "adapter_apart")

@@ -1,8 +1,8 @@
 """Watch over the parts of a run: it returns the first death, and never ends silently itself.
 
 What a look raises is no death. Redis, or Ray's own state, may be away for a while: the log says so, and the watch goes
-on. Where that lasts, or a look fails in another way, the run ends with what was raised: parts that nobody sees could
-let veRL wait for ever.
+on. Where that lasts, or a look fails in another way, the run ends with what was raised: veRL could wait for ever for a
+part that is not seen.
 """
 
 import logging
@@ -61,7 +61,7 @@ def wait_for_death(
     return None
 
 
-def _look(looks: Sequence[Look]) -> tuple[list[Death], list[Exception]]:
+def _look(looks: Sequence[Look]) -> tuple[list[Death], list[Exception]]:  # kept: its caller is a loop of states
     """Return what has died, and what looks have raised."""
     found, faults = list[Death](), list[Exception]()
     for look in looks:
