@@ -14,7 +14,7 @@ from trainer_adapter.cluster.nodes.machine import find_interface
 from trainer_adapter.cluster.overrides import CODE, is_reached_from_other_machines
 from trainer_adapter.verl import CpuPlatform
 
-# pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false, reportUnknownArgumentType=false
 # veRL and Ray carry few types.
 
 REPLICA = "vllm"

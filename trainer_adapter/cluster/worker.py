@@ -101,8 +101,8 @@ def _merge(engine: BaseEngine, adapter: PeftConfig) -> Iterator[tuple[str, Tenso
 
 
 def _export_adapter(
-    export: Callable[..., tuple[Iterable[tuple[str, Tensor]], dict[str, object]]], **options: object
-) -> tuple[Iterator[tuple[str, Tensor]], dict[str, object]]:
+    export: Callable[..., tuple[Iterable[tuple[str, Tensor]], dict[str, object] | None]], **options: object
+) -> tuple[Iterator[tuple[str, Tensor]], dict[str, object] | None]:
     """Return the adapter alone, by PEFT's names, and its configuration: servers read what it adapts from files."""
     tensors, adapter = export(**{**options, "base_sync_done": True})
     return ((name, tensor.to(get_device_id())) for name, tensor in tensors), adapter
