@@ -46,6 +46,7 @@ MACHINES = ("head", "other")
 _WAIT_SECONDS = 60.0
 """``cluster.wait_seconds``, in which a machine that comes back has done so."""
 _HEAD_SENTENCE = r"ray at 127\.0\.0\.2:\d+: no cluster answers"
+_OTHER_CAUSE = "machine 127.0.0.3 has ended"
 _OTHER_SENTENCE = (
     r"Ray cluster: expected \d places? of 1 GPU and \d CPUs on one machine each, found \d free on 1 machine"
 )
@@ -78,14 +79,17 @@ class Outcome(NamedTuple):
     """Of the run's end; empty: it went on by itself."""
     seconds: float
     """From the kill to the next step."""
+    causes: str = ""
+    """Of the restarts."""
 
     @property
     def fault(self) -> str | None:
         """Return why it is not right; None: it is."""
         if self.kill.comes_back:
-            return (
-                f"it ended: {self.sentence}" if self.sentence else None if self.restarts else "no restart is recorded"
-            )
+            if self.sentence or not self.restarts:
+                return f"it ended: {self.sentence}" if self.sentence else "no restart is recorded"
+            is_seen = self.kill.machine == "other" and not self.had_trainer  # by the trainer, which outlives it
+            return f"found the cause {self.causes!r}" if is_seen and _OTHER_CAUSE not in self.causes else None
         expected = _HEAD_SENTENCE if self.kill.machine == "head" else _OTHER_SENTENCE
         return None if re.search(expected, self.sentence) else f"expected {expected!r}, found {self.sentence!r}"
 
@@ -196,7 +200,8 @@ class _Killer:
         assert self._killed is not None
         kill, had_trainer, at, _, number = self._killed
         restarts = list_restarts(self._settings)[number:]
-        self.outcomes.append(Outcome(kill, had_trainer, len(restarts), sentence, time.time() - at))
+        causes = ", ".join(one.why for one in restarts)
+        self.outcomes.append(Outcome(kill, had_trainer, len(restarts), sentence, time.time() - at, causes))
         self._killed = None
         _say(f"{kill.name}: {sentence or [str(one) for one in restarts]}")
 

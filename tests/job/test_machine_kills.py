@@ -39,6 +39,7 @@ def test_kills_with_a_row_are_not_done_again():
     [
         ("other", True, 1, "", True),
         ("other", True, 0, "", False),
+        ("head", True, 1, "", True),
         ("other", True, 1, "ray at 127.0.0.2:6: no cluster answers", False),
         ("head", False, 1, "trainer on Ray: ray at 127.0.0.2:6: no cluster answers (refused)", True),
         ("head", False, 1, "trainer on Ray: expected it to finish, but it died", False),
@@ -59,7 +60,18 @@ def test_a_sentence_is_right_only_where_it_names_what_is_missing(
     *, machine: str, comes_back: bool, restarts: int, sentence: str, is_right: bool
 ):
     kill = Kill("sync", "push", machine, comes_back)
-    outcome = Outcome(kill, had_trainer=False, restarts=restarts, sentence=sentence, seconds=60.0)
+    causes = "machine 127.0.0.3 has ended; the whole trainer starts again"
+    outcome = Outcome(kill, had_trainer=False, restarts=restarts, sentence=sentence, seconds=60.0, causes=causes)
+
+    assert (outcome.fault is None) == is_right
+
+
+@pytest.mark.parametrize(
+    ("machine", "had_trainer", "is_right"), [("other", False, False), ("other", True, True), ("head", False, True)]
+)
+def test_a_trainer_that_outlives_a_machine_must_name_it(*, machine: str, had_trainer: bool, is_right: bool):
+    kill = Kill("sync", "push", machine, comes_back=True)
+    outcome = Outcome(kill, had_trainer, restarts=1, sentence="", seconds=60.0, causes="gloo: connection reset by peer")
 
     assert (outcome.fault is None) == is_right
 
@@ -69,7 +81,7 @@ def test_a_sentence_is_right_only_where_it_names_what_is_missing(
 @pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 @pytest.mark.parametrize(
     "kill",
-    [Kill("sync", "update", "other", comes_back=True), Kill("colocate_async", "checkpoint", "head", comes_back=False)],
+    [Kill("sync", "push", "other", comes_back=True), Kill("colocate_async", "checkpoint", "head", comes_back=False)],
     ids=["goes-on", "names-what-is-missing"],
 )
 def test_a_run_outlives_a_machine_that_dies(kill: Kill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -57,7 +57,7 @@ from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher, c
 _LOOK_SECONDS = 0.5
 """Until a dead server is noticed, each call to it fails."""
 _CAUSE_SECONDS = 30.0
-"""From what veRL's thread raises until the death behind it is known: a peer's broken connection comes first."""
+"""From what either thread raises until the death behind it is known: a peer's broken connection comes first."""
 _END_SECONDS = 60.0
 """From the death of a part until this process ends, too, whatever veRL's thread still waits for."""
 
@@ -144,10 +144,9 @@ class ClusterTrainer(PPOTrainer):
             super().fit(agent_loop_manager)
             self._bridge.run_actions(until=lambda: False)
         except RunEnded:
-            pass
+            self._wait_for_cause(self._failure)
         except BaseException as error:
-            if not isinstance(error, AgentLayerError):
-                self._has_died.wait(_CAUSE_SECONDS)
+            self._wait_for_cause(error)
             self._bridge.fail(self._death or error)
             if self._death is not None:
                 raise self._death from error
@@ -242,6 +241,11 @@ class ClusterTrainer(PPOTrainer):
             names += slots.take(missing)
         clear_rows([*names, *slots.take_all()])
         return write_rows(request.batch, names, self.global_steps)
+
+    def _wait_for_cause(self, error: BaseException | None) -> None:
+        """Wait for the death behind an error, in veRL's thread or in an action that the loop asked of it."""
+        if error is not None and not isinstance(error, AgentLayerError):
+            self._has_died.wait(_CAUSE_SECONDS)
 
     def _watch_parts(self, parts: Sequence[ServerProcesses], is_over: Event) -> None:
         """End the workers, and then this process, once a part has died that nothing replaces.
