@@ -6,10 +6,17 @@
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from .machine_kills import MACHINES, MODES, PHASES, Kill, Outcome, choose_kills, draw_kills, train_through
+from agent_layer.health import Restart, append_restart, restarts_path
+from agent_layer.health.progress import append_progress, progress_path
+from agent_layer.settings import Settings
+
+from ..unit.health.reports import report
+from .machine_kills import MACHINES, MODES, PHASES, Kill, Outcome, choose_kills, draw_kills, has_gone_on, train_through
 from .ray_machines import TOKEN, ray_machines
+from .ray_runs import RUN
 
 
 def test_a_seed_draws_each_place_once_and_one_machine_in_four_stays_away():
@@ -74,6 +81,23 @@ def test_a_trainer_that_outlives_a_machine_must_name_it(*, machine: str, had_tra
     outcome = Outcome(kill, had_trainer, restarts=1, sentence="", seconds=60.0, causes="gloo: connection reset by peer")
 
     assert (outcome.fault is None) == is_right
+
+
+def test_a_run_has_gone_on_with_a_step_behind_a_restart_and_not_with_one_that_a_dead_machine_did_not_stop(
+    tmp_path: Path,
+):
+    settings = Settings(dir=tmp_path, run=RUN)
+
+    def end_step(step: int, at: float) -> bool:
+        append_progress(progress_path(settings, RUN), msgspec.structs.replace(report(step), ended_at=at))
+        return has_gone_on(settings, number=0)
+
+    assert [end_step(1, at=1.0), end_step(2, at=2.0)] == [False, False]
+    restart = Restart(at=3.0, what="run", why="machine 127.0.0.3 has ended", from_step=2, number=1, most=3)
+    append_restart(restarts_path(settings, RUN), restart)
+    assert not has_gone_on(settings, number=0)
+    assert end_step(3, at=4.0)
+    assert not has_gone_on(settings, number=1)
 
 
 @pytest.mark.long
