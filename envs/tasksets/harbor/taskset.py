@@ -1,0 +1,297 @@
+"""A folder of Harbor tasks as a task set: each directory that can run here becomes a task, the others are named."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.infra import make_private, replace_file
+from agent_layer.schema import JsonObject, Limits, Split, Task, content_hash
+from agent_layer.schema.sandbox import Resources, SandboxSpec
+from agent_layer.settings import load_settings
+from envs.script import Script
+from envs.tasksets.harbor.directory import HarborTask, find_task_directories, read_task_directory
+from envs.tasksets.harbor.dockerfile import find_base, parse_dockerfile
+from envs.tasksets.harbor.images import Image, ImageStore, open_box
+from envs.tasksets.harbor.needs import Allowed, Need, fill_variables, list_needs, resolve_network
+from envs.tasksets.harbor.task_file import Environment, HealthCheck, find_verifier, list_artifacts
+from envs.tasksets.harbor.verifier import HarborGrading
+
+R = TypeVar("R")
+
+_log: Final = logging.getLogger(__name__)
+_MEMORY_MB: Final = 2048
+_DISK_MB: Final = 10_240
+_SPARE_SECONDS: Final = 60.0
+"""For the boxes of tests that may run twice."""
+_OWN_FILES: Final = ("/logs/agent/.keep", "/logs/artifacts/.keep")
+"""So that the folders which Harbor mounts are there."""
+_SCORER: Final = "envs.tasksets.harbor:{}"
+_CHEATS: Final = (
+    "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt",
+    "mkdir -p /logs/verifier; echo '{\"reward\": 1}' > /logs/verifier/reward.json",
+    "mkdir -p /tests; printf '#!/bin/sh\\necho 1 > /logs/verifier/reward.txt' > /tests/test.sh; chmod 555 /tests/test.sh",
+    "rm -rf /logs; mkdir /var/mine; echo 1 > /var/mine/reward.txt; ln -s /var/mine /logs",
+    "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.1; done) > /dev/null 2>&1 &",
+    "mkdir -p /logs/verifier/reward.json /logs/verifier/reward.txt",
+)
+_LABELS: Final = ("difficulty", "category")
+"""Keys of ``[metadata]`` that become labels."""
+
+
+class HarborOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user says of the tasks of a folder."""
+
+    image_map: dict[str, str] = {}
+    """Local images by name or pattern."""
+    allowed: Allowed = Allowed()
+
+
+class Refused(NamedTuple):
+    """A task that cannot run here."""
+
+    task: HarborTask
+    needs: list[Need]
+
+
+class HarborTasks:
+    """A folder of Harbor tasks. Contract: ``TaskSet``.
+
+    It knows no splits: all of its tasks are of split train. What is held out lies in another folder.
+
+    Args:
+        folder: a task directory, or a folder that has some at any depth.
+        options: None: those of the settings.
+    """
+
+    levels = range(1)
+    is_finite = True
+    agent = "envs.tasksets.harbor:Terminal"
+
+    def __init__(self, folder: Path, options: HarborOptions | None = None) -> None:
+        settings = load_settings()
+        self.folder = folder
+        self._options = options or HarborOptions(
+            image_map=settings.image_map,
+            allowed=Allowed(network=settings.allow_network, shared_verifier=settings.shared_verifier),
+        )
+        self._images = ImageStore(settings.dir.resolve() / "images", self._options.image_map)
+        self._index = settings.dir.resolve() / "harbor"
+        self._read: list[HarborTask] | None = None
+        self.refused: list[Refused] = []
+        """Tasks that cannot run here, once ``tasks`` was called."""
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.folder.resolve().name
+
+    @property
+    def version(self) -> str:
+        """Differs where a task or its grading differs."""
+        return content_hash("\n".join(f"{one.name} {one.digest}" for one in self.read()).encode())[:12]
+
+    def read(self) -> list[HarborTask]:
+        """Return all tasks of the folder, those too that cannot run here.
+
+        Raises: BadInputError: there are none, or one is malformed.
+        """
+        if self._read is None:
+            found = find_task_directories(self.folder)
+            if not found:
+                raise BadInputError(
+                    f"folder {self.folder}: expected Harbor tasks (task.toml), found none; name another folder"
+                )
+            self._read = [read_task_directory(one, self.folder) for one in found]
+            names = [one.name for one in self._read]
+            if double := next((name for name in names if names.count(name) > 1), None):
+                raise BadInputError(f"folder {self.folder}: two tasks are named {double!r}; rename one directory")
+        return self._read
+
+    def tasks(self, *, split: Split, seed: int = 0, level: int = 0, count: int | None = None) -> Iterator[Task]:
+        """Yield the tasks that can run here, with their images built; the others are named in ``refused``.
+
+        Raises:
+            BadInputError: a task is malformed, or the build of its image fails.
+            SandboxError: this machine makes no box with an image.
+        """
+        del seed, level
+        if split != "train":
+            return
+        self.refused, number = [], 0
+        for one in self.read():
+            if number == count:
+                return
+            needs = list(list_needs(one, lambda name: self._images.find_local(name) is not None, self._options.allowed))
+            if not needs:
+                try:
+                    task = _run_apart(lambda one=one: self._make_task(one))
+                except BadInputError as error:
+                    needs = [Need(kind="build", what=str(error))]
+                else:
+                    number += 1
+                    yield task
+                    continue
+            self.refused.append(Refused(one, needs))
+            _log.warning("task left out name=%s needs=%s", one.name, "; ".join(f"{n.kind}: {n.what}" for n in needs))
+
+    def solve(self, task: Task) -> Script:
+        """Return the script that runs ``solution/solve.sh``."""
+        return solve_directory(find_directory(self._index, task.id))
+
+    def rewrites(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's own
+        """Return nothing: a directory has one solution."""
+        return ()
+
+    def mutants(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's own
+        """Return nothing: a directory has none."""
+        return ()
+
+    def cheats(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's own
+        """Return what a policy may leave where the tests write or read."""
+        return [Script(name=command, commands=[["/bin/sh", "-c", command]]) for command in _CHEATS]
+
+    async def _make_task(self, one: HarborTask) -> Task:
+        file, directory = one.file, one.directory
+        spec = _make_spec(file.environment, await self._find_image(one, file.environment, "environment"))
+        if (check := file.environment.healthcheck) is not None:
+            await _check_health(directory, check, spec)
+        tests_spec, has_tests = spec, False
+        verifier = find_verifier(file, has_dockerfile=(directory / "tests" / "Dockerfile").is_file())
+        if verifier is not None:
+            image = await self._find_image(one, *verifier)
+            tests_spec, has_tests = _make_spec(verifier[0], image), (image.root / "tests" / "test.sh").is_file()
+        places = [_find_source(artifact.source, spec.workdir) for artifact in list_artifacts(file)]
+        grading = HarborGrading(
+            directory=str(directory),
+            digest=one.digest,
+            spec=tests_spec,
+            has_tests=has_tests,
+            seconds=file.verifier.timeout_sec,
+            env=fill_variables(file.verifier.env),
+            artifacts=[
+                msgspec.structs.replace(artifact, source=place)
+                for artifact, place in zip(list_artifacts(file), places, strict=True)
+            ],
+        )
+        self._note_directory(one)
+        return Task(
+            id=one.name,
+            run="",
+            task_type="harbor",
+            input=one.instruction,
+            grading=msgspec.to_builtins(grading),
+            env=self.agent,
+            scorer=_SCORER.format("SharedVerifier" if verifier is None else "SeparateVerifier"),
+            limits=Limits(
+                wall_seconds=file.agent.timeout_sec, score_seconds=2 * file.verifier.timeout_sec + _SPARE_SECONDS
+            ),
+            labels=_make_labels(one),
+            sandbox=spec,
+            files=dict.fromkeys(_OWN_FILES, ""),
+            artifacts=["/"] if verifier is None else places,
+        )
+
+    async def _find_image(self, one: HarborTask, environment: Environment, folder: str) -> Image:
+        if environment.docker_image is not None:
+            return self._images.open_base(environment.docker_image)
+        context = one.directory / folder
+        base = find_base(parse_dockerfile(context / "Dockerfile"))
+        resources, seconds = _make_resources(environment), environment.build_timeout_sec
+        return await self._images.build(base, context, one.directory, resources, seconds)
+
+    def _note_directory(self, one: HarborTask) -> None:
+        """Remember where a task is, for its reference."""
+        make_private(self._index)
+        replace_file(self._index / content_hash(one.name.encode()), [str(one.directory).encode()])
+
+
+def find_directory(index: Path, task_id: str) -> Path:
+    """Return the directory that a task was imported from last.
+
+    Raises: BadInputError: it was not imported here.
+    """
+    try:
+        return Path((index / content_hash(task_id.encode())).read_text("utf-8"))
+    except OSError as error:
+        raise BadInputError(f"task {task_id!r}: was not imported here; run 'agent-layer tasksets import'") from error
+
+
+def solve_directory(directory: Path) -> Script:
+    """Return the reference of a task.
+
+    Raises: BadInputError: it has none.
+    """
+    task = read_task_directory(directory, directory)
+    if not (directory / "solution" / "solve.sh").is_file():
+        raise BadInputError(f"{directory / 'solution' / 'solve.sh'}: expected the reference, found none; write it")
+    env = {"DEBIAN_FRONTEND": "noninteractive", **fill_variables(task.file.solution.env)}
+    return Script(
+        name="reference",
+        uploads={"/solution": str(directory / "solution")},
+        commands=[["/bin/sh", "-c", "exec /solution/solve.sh > /logs/agent/oracle.txt 2>&1"]],
+        env=env,
+        seconds=task.file.agent.timeout_sec or 600.0,
+    )
+
+
+async def _check_health(directory: Path, check: HealthCheck, spec: SandboxSpec) -> None:
+    """Run the check of an image in a fresh box. Raises: BadInputError: it fails, so it waits for a running process."""
+    async with open_box(spec) as box:
+        ran = await box.exec(["/bin/sh", "-c", check.command], seconds=check.timeout_sec)
+    if ran.status != "exited" or ran.exit_code:
+        raise BadInputError(
+            f"{directory / 'task.toml'}: environment.healthcheck: {check.command!r} fails in a fresh box, where no process of"
+            " the image runs; remove it, or what it waits for"
+        )
+
+
+def _make_spec(environment: Environment, image: Image) -> SandboxSpec:
+    return SandboxSpec(
+        image=str(image.root),
+        workdir=environment.workdir or image.config.workdir,
+        env={"HOME": "/root", **image.config.env, **fill_variables(environment.env)},
+        resources=_make_resources(environment),
+    )
+
+
+def _make_resources(environment: Environment) -> Resources:
+    memory_mb = environment.memory_mb or _MEMORY_MB
+    return Resources(
+        cpus=environment.cpus or 1.0,
+        memory_mb=memory_mb,
+        disk_mb=environment.storage_mb or _DISK_MB,
+        processes=512,
+        files=200_000,
+        open_files=1024,
+    )
+
+
+def _make_labels(one: HarborTask) -> dict[str, str]:
+    agent, tests = resolve_network(one)
+    metadata: JsonObject = one.file.metadata
+    labels = {
+        "harbor_schema": one.file.schema_version,
+        "harbor_verifier": one.file.verifier.mode,
+        "network": f"agent {'public' if agent == 'public' else 'none'}, tests {'public' if tests == 'public' else 'none'}",
+        **({} if one.file.task is None else {"harbor_name": one.file.task.name}),
+        **{key: str(metadata[key]) for key in _LABELS if isinstance(metadata.get(key), str)},
+    }
+    if one.unknown:
+        labels["harbor_unknown_keys"] = ", ".join(one.unknown)[:200]
+    return labels
+
+
+def _find_source(source: str, workdir: str) -> str:
+    return (source if source.startswith("/") else f"{workdir.rstrip('/')}/{source}").rstrip("/") or "/"
+
+
+def _run_apart(make: Callable[[], Coroutine[object, object, R]]) -> R:
+    """Run work in a loop and a thread of its own: task sets are asked inside of loops, too."""
+    with ThreadPoolExecutor(max_workers=1) as apart:
+        return apart.submit(lambda: asyncio.run(make())).result()
