@@ -57,8 +57,8 @@ class Settings(BaseSettings):
     """Address of the Docker daemon that makes sandboxes, a Unix socket of this machine."""
     oci_runtime: str | None = None
     """Runtime of sandboxes of kind ``oci``: a name or path; None: runc, or else crun."""
-    image_map: dict[str, str] = {}
-    """Local images of Harbor tasks by name or pattern, as JSON: root directories, or OCI images as layouts or archives."""
+    image_map: str = ""
+    """Images of Harbor tasks, comma-separated: ``NAME=LOCAL``, a name or pattern, and a root directory or OCI image."""
     allow_network: bool = False
     """Harbor tasks whose file asks for a public network may run."""
     shared_verifier: bool = False

@@ -87,7 +87,7 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
     rounds = RoundStore(store.objects, settings.namespace)
     stored = _find_stored(rounds, request)
     if stored is not None and stored.state == "complete":
-        _check_complete(request, stored)
+        _check_complete(settings, request, stored)
         return show_round(settings, stored.name)
     if stored is not None and stored.only_version is not None:
         raise BadInputError(
@@ -95,7 +95,7 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
             " with it where its weights still serve"
         )
     request = _complete(request, stored)
-    loaded, agent = _load(request, stored)
+    loaded, agent = _load(settings, request, stored)
     name = stored.name if stored else check_round_name(request.name or _make_name(loaded.source))
     lock = settings.dir.absolute() / "runs" / f"eval.{name}" / "lock"
     refusal = f"round {name!r}: another process runs it; wait for its end, or choose another name"
@@ -127,6 +127,8 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
                     f"eval: expected a price of {model_name!r} to keep --max-cost, found none in LiteLLM's table;"
                     " give --price-in and --price-out, in US dollars per million tokens"
                 )
+            for one in loaded.left_out:
+                view.say(f"left out: {one}")
             view.begin(new_round)
             evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
             return evaluation.run(new_round, loaded.tasks)
@@ -212,7 +214,7 @@ def _complete(request: EvalRequest, stored: Round | None) -> EvalRequest:
     return msgspec.structs.replace(request, **missing)
 
 
-def _check_complete(request: EvalRequest, stored: Round) -> None:  # kept: evaluate tells the steps
+def _check_complete(settings: Settings, request: EvalRequest, stored: Round) -> None:  # kept: evaluate tells the steps
     """Check what the caller named against a round that lacks nothing, without serving its model.
 
     Raises: BadInputError: it is another.
@@ -224,11 +226,11 @@ def _check_complete(request: EvalRequest, stored: Round) -> None:  # kept: evalu
         )
     named = _complete(request, stored)
     if request.tasks is not None:
-        loaded, agent = _load(named, stored)
+        loaded, agent = _load(settings, named, stored)
         check_same(stored, _make_round(stored.name, named, loaded, agent, stored.model))
 
 
-def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, EvaluatedAgent]:
+def _load(settings: Settings, request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, EvaluatedAgent]:
     """Read the tasks, and find the agent."""
     if request.tasks is None:
         raise BadInputError(
@@ -241,7 +243,7 @@ def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, Eval
         level=request.level or 0,
         limit=request.limit,
     )
-    loaded = load_tasks(source, stored.run if stored else "eval")
+    loaded = load_tasks(source, stored.run if stored else "eval", settings)
     if request.command:
         return loaded, describe_command(request.command, request.command_options)
     if target := request.agent or loaded.agent:

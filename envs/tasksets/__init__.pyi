@@ -4,6 +4,7 @@ from .gate.trainable import find_taskset as find_taskset, write_task_line as wri
 from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWARDS
 from .guess_number.game import chance_without_hints as chance_without_hints
 from .guess_number.game import chance_without_repeats as chance_without_repeats, compare as compare
+from .harbor import HarborTasks as HarborTasks
 from .registry import list_taskset_names as list_taskset_names, open_taskset as open_taskset
 from .registry import read_holdout as read_holdout
 from .taskset import TaskSet as TaskSet

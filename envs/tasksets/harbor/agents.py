@@ -7,11 +7,11 @@ import tracer
 from agent_layer.errors import SandboxError
 from agent_layer.schema import TaskView
 from agent_layer.schema.sandbox import Sandbox
-from agent_layer.settings import load_settings
 from envs.environment import DeclaredTool, ToolEnvironment
 from envs.script import Script
 from envs.tasksets.harbor.directory import pack_tree
-from envs.tasksets.harbor.taskset import find_directory, solve_directory
+from envs.tasksets.harbor.images import ImageStore
+from envs.tasksets.harbor.taskset import solve_directory
 from envs.tools import edit_file, read_file, shell, write_file
 
 
@@ -24,7 +24,8 @@ class Terminal(ToolEnvironment):
 
 async def oracle(task: TaskView, rollout: tracer.Rollout) -> object:
     """Run the reference in the attempt's box, as ``tasksets import`` found it on this machine."""
-    script = solve_directory(find_directory(load_settings().dir.resolve() / "harbor", task.id))
+    images = ImageStore(Path(rollout.sandbox.spec.image).parent)
+    script = solve_directory(images.find_directory(task.id))
     return {"exit_status": await act(rollout.sandbox, script)}
 
 

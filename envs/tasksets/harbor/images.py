@@ -9,8 +9,8 @@ import asyncio
 import os
 import shutil
 import tarfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import hold_lock, make_private
+from agent_layer.infra import hold_lock, make_private, replace_file
 from agent_layer.schema import content_hash
 from agent_layer.schema.sandbox import Resources, Sandbox, SandboxSpec, Snapshot
 from envs.sandbox import PoolOptions, open_pool
@@ -60,20 +60,23 @@ class ImageStore:
 
     Args:
         folder: where images are kept; made where it is missing.
-        image_map: local images by name, or by a pattern of names such as ``python:3.*``.
+        image_map: ``NAME=LOCAL``, comma-separated: a name or pattern such as ``python:3.*``, and what stands for it; the
+            first that fits counts.
     """
 
-    def __init__(self, folder: Path, image_map: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, image_map: str = "") -> None:
         self._folder = folder
-        self._map = image_map
+        self._map = [text.strip().rpartition("=")[::2] for text in image_map.split(",") if text.strip()]
 
     def find_local(self, name: str) -> str | None:
         """Return what stands for an image here; None: nothing."""
         plain = name.removeprefix("docker.io/").removeprefix("library/")
         names = {name, plain, plain if ":" in plain else f"{plain}:latest"}
-        return next(
-            (local for known, local in self._map.items() if any(fnmatchcase(one, known) for one in names)), None
-        )
+        return next((local for known, local in self._map if any(fnmatchcase(one, known) for one in names)), None)
+
+    def has(self, name: str) -> bool:
+        """Whether something stands for an image here."""
+        return self.find_local(name) is not None
 
     def open_base(self, name: str) -> Image:
         """Return the image of this name.
@@ -85,7 +88,7 @@ class ImageStore:
             raise BadInputError(f"image {name!r}: this machine has none; name one: --image-map {name}=DIRECTORY")
         path = Path(local).expanduser().resolve()
         if os.path.lexists(path / "bin/sh"):
-            return Image(path, _PLAIN)
+            return Image(self._link(path), _PLAIN)
         if not path.is_file() and not any((path / name).is_file() for name in (_INDEX, "manifest.json")):
             raise BadInputError(
                 f"image {name!r}: expected a root directory with bin/sh, or an OCI image, at {path}, found none; write"
@@ -124,6 +127,29 @@ class ImageStore:
             await _copy_root(opened.root, making)
             await _carry_out(steps, making, context, task, resources, seconds)
             return self._keep(key, making, config)
+
+    def note_directory(self, task: str, directory: Path) -> None:
+        """Remember where a task is, for agents that run its reference: they know its box, and no setting."""
+        make_private(self._folder / "tasks")
+        replace_file(self._folder / "tasks" / content_hash(task.encode()), [str(directory).encode()])
+
+    def find_directory(self, task: str) -> Path:
+        """Return the directory that a task was imported from last.
+
+        Raises: BadInputError: it was not imported here.
+        """
+        try:
+            return Path((self._folder / "tasks" / content_hash(task.encode())).read_text("utf-8"))
+        except OSError as error:
+            raise BadInputError(f"task {task!r}: was not imported here; run 'agent-layer tasksets import'") from error
+
+    def _link(self, root: Path) -> Path:
+        """Return a place beside the other images that leads to a root directory."""
+        make_private(self._folder)
+        link = self._folder / content_hash(os.fsencode(root))
+        with suppress(FileExistsError):
+            link.symlink_to(root)
+        return link
 
     def _find(self, key: str) -> Image | None:
         try:
@@ -166,7 +192,7 @@ class _Making:
 
 async def _copy_root(root: Path, target: Path) -> None:
     """Copy a root directory, without what each box has of its own. Raises: BadInputError: it cannot be read."""
-    names = [str(one) for one in root.iterdir() if one.name not in _OWN]
+    names = [str(one) for one in root.resolve().iterdir() if one.name not in _OWN]
     copying = await asyncio.create_subprocess_exec(
         "cp", "-a", "--reflink=auto", "--", *names, str(target), stderr=asyncio.subprocess.PIPE
     )
@@ -272,11 +298,11 @@ def _time(path: Path) -> int:
     return max(one.stat().st_mtime_ns for one in (path, path / "etc", path / _INDEX) if one.exists())
 
 
-class _Descriptor(msgspec.Struct):
+class _Descriptor(msgspec.Struct, frozen=True):
     digest: str
 
 
-class _Manifest(msgspec.Struct):
+class _Manifest(msgspec.Struct, frozen=True):
     """``index.json`` of an OCI layout, or a manifest that it names."""
 
     manifests: list[_Descriptor] = []
@@ -284,20 +310,20 @@ class _Manifest(msgspec.Struct):
     layers: list[_Descriptor] = []
 
 
-class _SavedImage(msgspec.Struct, rename="pascal"):
+class _SavedImage(msgspec.Struct, frozen=True, rename="pascal"):
     """``manifest.json``, as ``docker save`` writes it beside an index, or alone."""
 
     config: str
     layers: list[str]
 
 
-class _RunConfig(msgspec.Struct, rename="pascal"):
+class _RunConfig(msgspec.Struct, frozen=True, rename="pascal"):
     env: list[str] | None = None
     working_dir: str = ""
     user: str = ""
 
 
-class _ConfigFile(msgspec.Struct):
+class _ConfigFile(msgspec.Struct, frozen=True):
     config: _RunConfig = _RunConfig()
 
 

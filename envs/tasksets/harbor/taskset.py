@@ -1,7 +1,6 @@
 """A folder of Harbor tasks as a task set: each directory that can run here becomes a task, the others are named."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import make_private, replace_file
 from agent_layer.schema import JsonObject, Limits, Split, Task, content_hash
 from agent_layer.schema.sandbox import Resources, SandboxSpec
-from agent_layer.settings import load_settings
+from agent_layer.settings import Settings, load_settings
 from envs.script import Script
 from envs.tasksets.harbor.directory import HarborTask, find_task_directories, read_task_directory
 from envs.tasksets.harbor.dockerfile import find_base, parse_dockerfile
@@ -24,7 +22,6 @@ from envs.tasksets.harbor.verifier import HarborGrading
 
 R = TypeVar("R")
 
-_log: Final = logging.getLogger(__name__)
 _MEMORY_MB: Final = 2048
 _DISK_MB: Final = 10_240
 _SPARE_SECONDS: Final = 60.0
@@ -44,19 +41,15 @@ _LABELS: Final = ("difficulty", "category")
 """Keys of ``[metadata]`` that become labels."""
 
 
-class HarborOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user says of the tasks of a folder."""
-
-    image_map: dict[str, str] = {}
-    """Local images by name or pattern."""
-    allowed: Allowed = Allowed()
-
-
 class Refused(NamedTuple):
     """A task that cannot run here."""
 
     task: HarborTask
     needs: list[Need]
+
+    def __str__(self) -> str:
+        """Name it, and what it needs."""
+        return f"{self.task.name} needs {'; '.join(f'{need.kind}: {need.what}' for need in self.needs)}"
 
 
 class HarborTasks:
@@ -66,22 +59,18 @@ class HarborTasks:
 
     Args:
         folder: a task directory, or a folder that has some at any depth.
-        options: None: those of the settings.
+        settings: what is here and what is allowed, ``image_map`` and the like; None: those of the environment.
     """
 
     levels = range(1)
     is_finite = True
     agent = "envs.tasksets.harbor:Terminal"
 
-    def __init__(self, folder: Path, options: HarborOptions | None = None) -> None:
-        settings = load_settings()
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+        settings = settings or load_settings()
         self.folder = folder
-        self._options = options or HarborOptions(
-            image_map=settings.image_map,
-            allowed=Allowed(network=settings.allow_network, shared_verifier=settings.shared_verifier),
-        )
-        self._images = ImageStore(settings.dir.resolve() / "images", self._options.image_map)
-        self._index = settings.dir.resolve() / "harbor"
+        self._allowed = Allowed(network=settings.allow_network, shared_verifier=settings.shared_verifier)
+        self._images = ImageStore(settings.dir.resolve() / "images", settings.image_map)
         self._read: list[HarborTask] | None = None
         self.refused: list[Refused] = []
         """Tasks that cannot run here, once ``tasks`` was called."""
@@ -127,7 +116,7 @@ class HarborTasks:
         for one in self.read():
             if number == count:
                 return
-            needs = list(list_needs(one, lambda name: self._images.find_local(name) is not None, self._options.allowed))
+            needs = list(list_needs(one, self._images.has, self._allowed))
             if not needs:
                 try:
                     task = _run_apart(lambda one=one: self._make_task(one))
@@ -138,11 +127,31 @@ class HarborTasks:
                     yield task
                     continue
             self.refused.append(Refused(one, needs))
-            _log.warning("task left out name=%s needs=%s", one.name, "; ".join(f"{n.kind}: {n.what}" for n in needs))
+
+    def read_tasks(
+        self, count: int | None = None, tell: Callable[[int, int], None] = lambda _done, _all: None
+    ) -> list[Task]:
+        """Return the tasks that can run here.
+
+        Args:
+            count: most tasks; None: all.
+            tell: called with how many tasks are done, and how many there are.
+
+        Raises: BadInputError: none can run.
+        """
+        found = list[Task]()
+        for task in self.tasks(split="train", count=count):
+            found.append(task)
+            tell(len(found) + len(self.refused), len(self.read()))
+        if not found:
+            raise BadInputError(
+                f"folder {self.folder}: none of its {len(self.read())} Harbor tasks can run here; {self.refused[0]}"
+            )
+        return found
 
     def solve(self, task: Task) -> Script:
         """Return the script that runs ``solution/solve.sh``."""
-        return solve_directory(find_directory(self._index, task.id))
+        return solve_directory(self._images.find_directory(task.id))
 
     def rewrites(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's own
         """Return nothing: a directory has one solution."""
@@ -179,7 +188,7 @@ class HarborTasks:
                 for artifact, place in zip(list_artifacts(file), places, strict=True)
             ],
         )
-        self._note_directory(one)
+        self._images.note_directory(one.name, directory)
         return Task(
             id=one.name,
             run="",
@@ -204,22 +213,6 @@ class HarborTasks:
         base = find_base(parse_dockerfile(context / "Dockerfile"))
         resources, seconds = _make_resources(environment), environment.build_timeout_sec
         return await self._images.build(base, context, one.directory, resources, seconds)
-
-    def _note_directory(self, one: HarborTask) -> None:
-        """Remember where a task is, for its reference."""
-        make_private(self._index)
-        replace_file(self._index / content_hash(one.name.encode()), [str(one.directory).encode()])
-
-
-def find_directory(index: Path, task_id: str) -> Path:
-    """Return the directory that a task was imported from last.
-
-    Raises: BadInputError: it was not imported here.
-    """
-    try:
-        return Path((index / content_hash(task_id.encode())).read_text("utf-8"))
-    except OSError as error:
-        raise BadInputError(f"task {task_id!r}: was not imported here; run 'agent-layer tasksets import'") from error
 
 
 def solve_directory(directory: Path) -> Script:

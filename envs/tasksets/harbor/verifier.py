@@ -22,7 +22,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
 from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
-from envs.grading import ForgedJsonError, Judge, ScoringContext, Verdict, read_json
+from envs.grading import ForgedJsonError, ScoringContext, Verdict, read_json
 from envs.tasksets.harbor.directory import pack_tree, read_task_directory
 from envs.tasksets.harbor.task_file import Artifact
 
@@ -69,7 +69,7 @@ class _Verifier:
     """Runs the tests of a task. Contract: ``Scorer``."""
 
     version: ClassVar[str] = "1"
-    judge: ClassVar[Judge] = "own"
+    judge: ClassVar[Literal["own", "shared"]] = "own"
     _mode: ClassVar[Literal["shared", "separate"]]
 
     async def score(self, context: ScoringContext) -> Verdict:
@@ -123,7 +123,7 @@ class _Verifier:
 class SharedVerifier(_Verifier):
     """Tests in a fresh box with everything that the agent changed."""
 
-    judge: ClassVar[Judge] = "shared"
+    judge: ClassVar[Literal["own", "shared"]] = "shared"
 
     def _choose_files(self, left: Snapshot, grading: HarborGrading) -> Snapshot:  # noqa: ARG002  # the base's own
         """Leave out what would stand in the place of the tests and of their results."""
