@@ -42,7 +42,7 @@ class RootWriter:
         Raises: BadInputError: a name or a link leads nowhere.
         """
         for member in archive:
-            name = posixpath.normpath("/" + member.name)
+            name = posixpath.normpath("/" + member.name.lstrip("/"))
             if name == _TREE and (content := archive.extractfile(member)) is not None:
                 self._match(cast("dict[str, int | None]", dict(json.loads(zlib.decompress(content.read())))))
             elif name != "/" and name.split("/")[1] not in _OWN:
@@ -98,7 +98,7 @@ class RootWriter:
             _remove(place)
             place.symlink_to(member.linkname)
         elif member.islnk():
-            source = self.find(posixpath.normpath("/" + member.linkname))
+            source = self.find(posixpath.normpath("/" + member.linkname.lstrip("/")))
             if source != place and source.is_file():
                 _remove(place)
                 os.link(source, place)
