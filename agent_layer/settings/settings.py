@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     allow_network: bool = False
     """Harbor tasks whose file asks for a public network may run."""
     shared_verifier: bool = False
-    """Harbor tasks whose tests look for running processes may run: the agent's files travel to them, no process does."""
+    """Harbor tasks whose tests look for running processes may run: files of the agent travel to them, no process."""
     namespace: str = "default"
     run: str = "default"
     gateway_url: str | None = None

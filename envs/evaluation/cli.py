@@ -10,14 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.local import (
-    AllowNetwork,
-    ImageMap,
-    ReasoningParser,
-    SharedVerifier,
-    ToolParser,
-    read_task_options,
-)
+from agent_layer.local import AllowNetwork, ImageMap, ReasoningParser, SharedVerifier, ToolParser, read_task_options
 from agent_layer.settings import Settings
 from agent_layer.view import link_to
 from envs.commands import CommandFlags, CommandOptions, as_arguments, take_command_flags

@@ -109,8 +109,8 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
             reasoning_parser=request.reasoning_parser,
         )
         with serve_model(settings, choice, needs_model=needs_model, report_phase=view.set_phase) as served:
-            if served.warning is not None:
-                view.say(f"warning: {served.warning}")
+            for warning in [*loaded.left_out, *([served.warning] if served.warning else [])]:
+                view.say(f"warning: {warning}")
             new_round = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:
                 check_same(stored, new_round)
@@ -127,8 +127,6 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
                     f"eval: expected a price of {model_name!r} to keep --max-cost, found none in LiteLLM's table;"
                     " give --price-in and --price-out, in US dollars per million tokens"
                 )
-            for one in loaded.left_out:
-                view.say(f"left out: {one}")
             view.begin(new_round)
             evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
             return evaluation.run(new_round, loaded.tasks)

@@ -119,7 +119,7 @@ def _read_harbor(source: TaskSource, run: str, settings: Settings | None) -> Loa
     found = taskset.read_tasks(source.limit)
     tasks = [check_task(msgspec.structs.replace(task, run=run, split="eval")) for task in found]
     named = msgspec.structs.replace(source, version=taskset.version)
-    left_out = [str(one) for one in taskset.refused]
+    left_out = [f"left out: {one}" for one in taskset.refused]
     return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent, left_out=left_out)
 
 

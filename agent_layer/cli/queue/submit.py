@@ -178,7 +178,7 @@ def submit(
         a line:  {"input": "6 times 7"}
         another: {"input": "6 times 8", "grading": 48, "scorer": "my_scorer:score"}
     """
-    run = run or context.obj.run
+    named = run or str(context.obj.run)
     if tasks.is_dir():
         settings = read_task_options(
             context.obj, image_map, allow_network=allow_network, shared_verifier=shared_verifier
@@ -189,10 +189,10 @@ def submit(
             typer.echo(f"left out: {one}", err=True)
         found = [
             TaskWithOrigin(task, f"{tasks}: task {task.id}")
-            for task in parse_tasks(lines, subject=str(tasks), run=run, split=split, group_size=group_size)
+            for task in parse_tasks(lines, subject=str(tasks), run=named, split=split, group_size=group_size)
         ]
     else:
-        found = read_placed_tasks(tasks, run=run, split=split, group_size=group_size)
+        found = read_placed_tasks(tasks, run=named, split=split, group_size=group_size)
     changes = {"launch": launch, "partial": partial, "priority": priority}
     changes = {name: value for name, value in changes.items() if value is not None}
     placed = [one._replace(task=msgspec.structs.replace(one.task, **changes)) for one in found]

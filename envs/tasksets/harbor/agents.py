@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import tracer
 from agent_layer.schema import TaskView
@@ -16,7 +17,7 @@ class Terminal(ToolEnvironment):
     """Begins with the instruction, and ends at a plain text. Contract: ``Environment``."""
 
     version = "1"
-    tools: Sequence[DeclaredTool] = (shell, read_file, write_file, edit_file)
+    tools: ClassVar[Sequence[DeclaredTool]] = (shell, read_file, write_file, edit_file)
 
 
 async def oracle(task: TaskView, rollout: tracer.Rollout) -> object:

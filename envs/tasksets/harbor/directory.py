@@ -124,8 +124,8 @@ def list_tree(tree: Path, top: Path) -> Iterator[Path]:
         raise BadInputError(f"{tree}: expected a file, a folder or a link; remove it")
     yield tree
     if stat.S_ISDIR(mode):
-        for name in sorted(os.listdir(tree)):
-            yield from list_tree(tree / name, top)
+        for one in sorted(tree.iterdir()):
+            yield from list_tree(one, top)
 
 
 def _hash_directory(directory: Path) -> str:

@@ -84,28 +84,41 @@ def parse_dockerfile(path: Path) -> list[Instruction]:
         raise BadInputError(f"{path}: expected a Dockerfile, found {error}; write one") from error
     found, at = list[Instruction](), 0
     while at < len(lines):
-        began, text = at, ""
-        while at < len(lines):
-            line = lines[at].strip() if not text else lines[at].rstrip()
-            at += 1
-            if line.lstrip().startswith("#") or (text and not line.strip()):
-                continue
-            text += line.removesuffix("\\")
-            if not line.endswith("\\"):
-                break
-        if not text.strip():
-            continue
+        began = at
+        text, at = _join_lines(lines, at)
         word, _, rest = text.strip().partition(" ")
         texts = list[tuple[str, str, bool]]()
         for dash, quote, name in _HEREDOC.findall(rest) if word.upper() in ("RUN", "COPY", "ADD") else ():
-            body = list[str]()
-            while at < len(lines) and (lines[at].lstrip("\t") if dash else lines[at]) != name:
-                body.append(lines[at].lstrip("\t") if dash else lines[at])
-                at += 1
-            at += 1
-            texts.append((name, "".join(f"{one}\n" for one in body), not quote))
-        found.append(Instruction(word.upper(), rest.strip(), texts, began + 1))
+            body, at = _read_heredoc(lines, at, name, is_indented=bool(dash))
+            texts.append((name, body, not quote))
+        if word:
+            found.append(Instruction(word.upper(), rest.strip(), texts, began + 1))
     return found
+
+
+def _join_lines(lines: list[str], at: int) -> tuple[str, int]:
+    """Return an instruction that begins at a line, without remarks and empty lines, and the line behind it."""
+    text = ""
+    while at < len(lines):
+        line = lines[at].rstrip()
+        at += 1
+        if line.lstrip().startswith("#") or (text and not line):
+            continue
+        text += line.removesuffix("\\")
+        if not line.endswith("\\"):
+            break
+    return text, at
+
+
+def _read_heredoc(lines: list[str], at: int, name: str, *, is_indented: bool) -> tuple[str, int]:
+    body = list[str]()
+    while at < len(lines):
+        line = lines[at].lstrip("\t") if is_indented else lines[at]
+        at += 1
+        if line == name:
+            break
+        body.append(f"{line}\n")
+    return "".join(body), at
 
 
 def find_base(instructions: list[Instruction]) -> str:
@@ -143,40 +156,57 @@ def list_commands(instructions: list[Instruction]) -> str:
 
 def plan_build(instructions: list[Instruction], base: ImageConfig) -> tuple[list[Step], ImageConfig]:
     """Return the steps of a build, and what its image says of commands."""
-    env, workdir, user = dict(base.env), base.workdir, base.user
-    arguments, shell, steps = dict[str, str](), ["/bin/sh", "-c"], list[Step]()
+    plan = _Plan(base)
     for one in instructions:
+        plan.add(one)
+    return plan.steps, ImageConfig(plan.env, plan.workdir, plan.user)
+
+
+class _Plan:
+    """What a build has set so far."""
+
+    def __init__(self, base: ImageConfig) -> None:
+        self.env, self.workdir, self.user = dict(base.env), base.workdir, base.user
+        self.steps = list[Step]()
+        self._arguments = dict[str, str]()
+        self._shell = ["/bin/sh", "-c"]
+
+    def add(self, one: Instruction) -> None:
+        """Carry an instruction out, as far as it needs no box."""
         flags, rest = _read_flags(one.text)
-        known = {**arguments, **env}
+        known = {**self._arguments, **self.env}
         match one.word:
             case "ARG":
-                name, value = _read_argument(_substitute(rest, known))
-                arguments.setdefault(name, value)
+                self._arguments = dict([_read_argument(_substitute(rest, known))]) | self._arguments
             case "ENV":
-                env |= _read_variables(rest, known)
+                self.env |= _read_variables(rest, known)
             case "WORKDIR":
-                workdir = posixpath.normpath(posixpath.join(workdir, _substitute(rest, known).strip("\"'")))
-                steps.append(MakeFolder(workdir))
+                self.workdir = self._find(_substitute(rest, known).strip("\"'"))
+                self.steps.append(MakeFolder(self.workdir))
             case "USER":
-                user = _substitute(rest, known)
+                self.user = _substitute(rest, known)
             case "SHELL":
-                shell = [str(word) for word in cast("list[object]", json.loads(rest))]
+                self._shell = _split_words(rest)
             case "RUN":
-                steps.append(Run(_read_command(one, rest, shell), known, workdir, one.line))
+                self.steps.append(Run(_read_command(one, rest, self._shell), known, self.workdir, one.line))
             case "COPY" | "ADD":
-                *sources, target = _split_words(_substitute(rest, known))
-                is_folder = target.endswith(("/", "/.")) or target in (".", "..") or len(sources) > 1
-                target = posixpath.normpath(posixpath.join(workdir, target))
-                mode = int(flags["chmod"][0], 8) if flags.get("chmod", [""])[0].isdecimal() else None
-                kept = [source for source in sources if not _HEREDOC.fullmatch(source)]
-                for name, text, is_open in one.texts:
-                    place = f"{target}/{name}" if is_folder else target
-                    steps.append(Copy([], place, mode, _substitute(text, known) if is_open else text, one.line))
-                if kept:
-                    steps.append(Copy(kept, f"{target.rstrip('/')}/" if is_folder else target, mode, None, one.line))
+                self._copy(one, _split_words(_substitute(rest, known)), flags.get("chmod", [""])[0], known)
             case _:
                 pass
-    return steps, ImageConfig(env, workdir, user)
+
+    def _copy(self, one: Instruction, words: list[str], chmod: str, known: Mapping[str, str]) -> None:
+        *sources, target = words
+        is_folder = target.endswith(("/", "/.")) or target in (".", "..") or len(sources) > 1
+        target = self._find(target)
+        mode = int(chmod, 8) if chmod.isdecimal() else None
+        for name, text, is_open in one.texts:
+            place = f"{target}/{name}" if is_folder else target
+            self.steps.append(Copy([], place, mode, _substitute(text, known) if is_open else text, one.line))
+        if kept := [source for source in sources if not _HEREDOC.fullmatch(source)]:
+            self.steps.append(Copy(kept, f"{target.rstrip('/')}/" if is_folder else target, mode, None, one.line))
+
+    def _find(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self.workdir, path))
 
 
 def read_ignored(context: Path) -> list[str]:
@@ -239,7 +269,8 @@ def _read_variables(text: str, known: Mapping[str, str]) -> dict[str, str]:
     first, _, rest = text.partition(" ")
     if "=" not in first:
         return {first: _substitute(rest.strip(), known)}
-    return dict(_substitute(word, known).partition("=")[::2] for word in shlex.split(text))
+    pairs = (_substitute(word, known).partition("=") for word in shlex.split(text))
+    return {name: value for name, _, value in pairs}
 
 
 def _split_words(text: str) -> list[str]:

@@ -1,8 +1,7 @@
 """Images of tasks as root directories of this machine: bases by name, unpacked and built once, kept by their content.
 
-A base is what ``--image-map NAME=LOCAL`` names: a root directory, or an OCI image (a layout, or the archive that
-``docker save`` and ``skopeo copy`` write). A Dockerfile is carried out over a copy of its base, commands in a box without
-network.
+A base is what ``--image-map NAME=LOCAL`` names: a root directory, or an OCI image (a layout, or an archive such as
+``docker save`` writes). A Dockerfile is carried out over a copy of its base, commands in a box without network.
 """
 
 import asyncio
@@ -12,6 +11,7 @@ import tarfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from tempfile import mkdtemp
@@ -60,19 +60,19 @@ class ImageStore:
 
     Args:
         folder: where images are kept; made where it is missing.
-        image_map: ``NAME=LOCAL``, comma-separated: a name or pattern such as ``python:3.*``, and what stands for it; the
-            first that fits counts.
+        image_map: ``NAME=LOCAL``, comma-separated: a name or pattern such as ``python:3.*``, and what stands for it;
+            the first that fits counts.
     """
 
     def __init__(self, folder: Path, image_map: str = "") -> None:
         self._folder = folder
-        self._map = [text.strip().rpartition("=")[::2] for text in image_map.split(",") if text.strip()]
+        self._map = [text.strip().rpartition("=") for text in image_map.split(",") if text.strip()]
 
     def find_local(self, name: str) -> str | None:
         """Return what stands for an image here; None: nothing."""
         plain = name.removeprefix("docker.io/").removeprefix("library/")
         names = {name, plain, plain if ":" in plain else f"{plain}:latest"}
-        return next((local for known, local in self._map if any(fnmatchcase(one, known) for one in names)), None)
+        return next((local for known, _, local in self._map if any(fnmatchcase(one, known) for one in names)), None)
 
     def has(self, name: str) -> bool:
         """Whether something stands for an image here."""
@@ -192,7 +192,7 @@ class _Making:
 
 async def _copy_root(root: Path, target: Path) -> None:
     """Copy a root directory, without what each box has of its own. Raises: BadInputError: it cannot be read."""
-    names = [str(one) for one in root.resolve().iterdir() if one.name not in _OWN]
+    names = [str(root / name) for name in os.listdir(root) if name not in _OWN]  # noqa: PTH208  # of a loop's thread
     copying = await asyncio.create_subprocess_exec(
         "cp", "-a", "--reflink=auto", "--", *names, str(target), stderr=asyncio.subprocess.PIPE
     )
@@ -268,9 +268,14 @@ def _copy_source(step: Copy, name: str, writer: RootWriter, context: Path, task:
         target = step.target
         if path.is_file() and (target.endswith("/") or writer.find(target).is_dir()):
             target = f"{target.rstrip('/')}/{path.name}"
-        keeps = lambda below, prefix=prefix: not is_ignored(prefix + below, ignored)  # noqa: E731  # one name of a loop
-        archives.append(pack_tree(path.resolve(), target.rstrip("/") or "/.", task, keeps=keeps))
+        archives.append(
+            pack_tree(path.resolve(), target.rstrip("/") or "/.", task, keeps=partial(_keeps, ignored, prefix))
+        )
     return archives
+
+
+def _keeps(ignored: list[str], prefix: str, below: str) -> bool:
+    return not is_ignored(prefix + below, ignored)
 
 
 def _archive_entry(path: str, content: bytes | None, mode: int) -> Snapshot:
@@ -363,9 +368,8 @@ def _unpack_layout(layout: Path, root: Path) -> ImageConfig:
     for layer in layers:
         with tarfile.open(RootWriter(layout).find(layer)) as archive:
             RootWriter(root).extract(archive)
-    return ImageConfig(
-        dict(one.partition("=")[::2] for one in found.env or []), found.working_dir or "/", found.user or "root"
-    )
+    env = {name: value for name, _, value in (one.partition("=") for one in found.env or [])}
+    return ImageConfig(env, found.working_dir or "/", found.user or "root")
 
 
 def _read_layout(layout: Path, name: str, kind: type[T]) -> T:

@@ -21,6 +21,6 @@ def read_lines(
     Raises: BadInputError: none can run here, or one is malformed.
     """
     taskset = HarborTasks(folder, settings)
-    tell(0, len(taskset.read()))
+    tell(0, len(taskset.directories))
     tasks = taskset.read_tasks(tell=tell)
     return [write_task_line(task, taskset) for task in tasks], [str(one) for one in taskset.refused]

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import IO, Final, cast
 
 from agent_layer.errors import BadInputError
 
@@ -78,7 +78,7 @@ class RootWriter:
                 place /= part
         return place
 
-    def _extract(self, archive: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> None:
+    def _extract(self, archive: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> None:  # noqa: C901  # one case each
         folder, base = posixpath.split(name)
         parent = self.make_folder(folder)
         place, mode = parent / base, member.mode & 0o777 | stat.S_IRUSR | stat.S_IWUSR
@@ -88,12 +88,7 @@ class RootWriter:
         elif base.startswith(_WHITEOUT):
             _remove(parent / base.removeprefix(_WHITEOUT))
         elif member.isdir():
-            if place.is_symlink() and self.find(name).is_dir():
-                return  # /bin of a layer, where the layer below has a link to /usr/bin
-            if not place.is_dir() or place.is_symlink():
-                _remove(place)
-                place.mkdir()
-            place.chmod(mode | stat.S_IXUSR)
+            self.make_folder(name).chmod(mode | stat.S_IXUSR)  # /bin of a layer may be a link in the layer below
         elif member.issym():
             _remove(place)
             place.symlink_to(member.linkname)
@@ -103,11 +98,7 @@ class RootWriter:
                 _remove(place)
                 os.link(source, place)
         elif member.isreg() and (content := archive.extractfile(member)) is not None:
-            _remove(place)  # or a link there would decide which file is written
-            with place.open("xb") as file:
-                shutil.copyfileobj(content, file)
-            place.chmod(mode)
-            os.utime(place, (member.mtime, member.mtime))
+            _write(place, content, mode, member.mtime)
 
     def _match(self, tree: dict[str, int | None]) -> None:
         """Remove what a tree does not have, and make its folders."""
@@ -125,6 +116,14 @@ class RootWriter:
                 yield below, is_folder
                 if is_folder:
                     yield from self._walk(one, below)
+
+
+def _write(place: Path, content: IO[bytes], mode: int, mtime: float) -> None:
+    _remove(place)  # or a link there would decide which file is written
+    with place.open("xb") as file:
+        shutil.copyfileobj(content, file)
+    place.chmod(mode)
+    os.utime(place, (mtime, mtime))
 
 
 def _remove(place: Path) -> None:

@@ -4,7 +4,7 @@ import math
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, cast
+from typing import Annotated, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -239,23 +239,30 @@ def _check(path: Path, file: TaskFile) -> None:
         raise BadInputError(
             f"{path}: verifier.environment_mode: is 'shared' beside [verifier.environment]; remove one of them"
         )
-    phases = {"environment": file.environment, "agent": file.agent, "verifier": verifier}
-    if verifier.environment is not None:
-        phases["verifier.environment"] = verifier.environment
-    for where, phase in phases.items():
-        if phase.allowed_hosts is not None and phase.network_mode != "allowlist":
-            raise BadInputError(f'{path}: {where}.allowed_hosts: needs network_mode = "allowlist" beside it; add it')
     for one in list_artifacts(file):
         if ".." in one.source.split("/") or not one.source or "\0" in one.source:
             raise BadInputError(f"{path}: artifacts: expected a path without '..', found {one.source!r}; correct it")
-    for number in (file.environment.cpus, verifier.environment and verifier.environment.cpus):
-        if number is not None and not math.isfinite(number):
-            raise BadInputError(f"{path}: environment.cpus: expected a finite number, found {number}; correct it")
+    _check_phases(path, file)
+
+
+def _check_phases(path: Path, file: TaskFile) -> None:
+    own = {} if file.verifier.environment is None else {"verifier.environment": file.verifier.environment}
+    for where, phase in {
+        "environment": file.environment,
+        "agent": file.agent,
+        "verifier": file.verifier,
+        **own,
+    }.items():
+        if phase.allowed_hosts is not None and phase.network_mode != "allowlist":
+            raise BadInputError(f'{path}: {where}.allowed_hosts: needs network_mode = "allowlist" beside it; add it')
+    for where, box in {"environment": file.environment, **own}.items():
+        if not math.isfinite(box.cpus or 1):
+            raise BadInputError(f"{path}: {where}.cpus: expected a finite number, found {box.cpus}; correct it")
 
 
 def _list_unknown(fields: object, kind: object, where: str) -> Iterator[str]:
     """Yield the keys of tables that their record does not have."""
-    known = {old: None for old in ("version", "allow_internet", *_LEGACY_SIZES)}
+    known = dict.fromkeys(("version", "allow_internet", *_LEGACY_SIZES))
     for part in _parts(kind):
         if isinstance(fields, list):
             for one in cast("list[object]", fields):
@@ -273,5 +280,5 @@ def _parts(kind: object) -> Iterator[type[_Part]]:
     """Yield the records that a type annotation names."""
     if isinstance(kind, type) and issubclass(kind, _Part):
         yield kind
-    for one in cast("tuple[object, ...]", getattr(kind, "__args__", ())):
+    for one in get_args(kind):
         yield from _parts(one)

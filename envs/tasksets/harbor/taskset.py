@@ -32,7 +32,7 @@ _SCORER: Final = "envs.tasksets.harbor:{}"
 _CHEATS: Final = (
     "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt",
     "mkdir -p /logs/verifier; echo '{\"reward\": 1}' > /logs/verifier/reward.json",
-    "mkdir -p /tests; printf '#!/bin/sh\\necho 1 > /logs/verifier/reward.txt' > /tests/test.sh; chmod 555 /tests/test.sh",
+    "mkdir -p /tests; echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh; chmod 555 /tests/test.sh",
     "rm -rf /logs; mkdir /var/mine; echo 1 > /var/mine/reward.txt; ln -s /var/mine /logs",
     "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.1; done) > /dev/null 2>&1 &",
     "mkdir -p /logs/verifier/reward.json /logs/verifier/reward.txt",
@@ -60,6 +60,8 @@ class HarborTasks:
     Args:
         folder: a task directory, or a folder that has some at any depth.
         settings: what is here and what is allowed, ``image_map`` and the like; None: those of the environment.
+
+    Raises: BadInputError: the folder has none, or one is malformed.
     """
 
     levels = range(1)
@@ -71,36 +73,12 @@ class HarborTasks:
         self.folder = folder
         self._allowed = Allowed(network=settings.allow_network, shared_verifier=settings.shared_verifier)
         self._images = ImageStore(settings.dir.resolve() / "images", settings.image_map)
-        self._read: list[HarborTask] | None = None
+        self.directories = _read_directories(folder)
+        """All tasks of the folder, those too that cannot run here."""
+        self.name = folder.resolve().name
+        self.version = content_hash("\n".join(f"{one.name} {one.digest}" for one in self.directories).encode())[:12]
         self.refused: list[Refused] = []
         """Tasks that cannot run here, once ``tasks`` was called."""
-
-    @property
-    def name(self) -> str:
-        """Name of the folder."""
-        return self.folder.resolve().name
-
-    @property
-    def version(self) -> str:
-        """Differs where a task or its grading differs."""
-        return content_hash("\n".join(f"{one.name} {one.digest}" for one in self.read()).encode())[:12]
-
-    def read(self) -> list[HarborTask]:
-        """Return all tasks of the folder, those too that cannot run here.
-
-        Raises: BadInputError: there are none, or one is malformed.
-        """
-        if self._read is None:
-            found = find_task_directories(self.folder)
-            if not found:
-                raise BadInputError(
-                    f"folder {self.folder}: expected Harbor tasks (task.toml), found none; name another folder"
-                )
-            self._read = [read_task_directory(one, self.folder) for one in found]
-            names = [one.name for one in self._read]
-            if double := next((name for name in names if names.count(name) > 1), None):
-                raise BadInputError(f"folder {self.folder}: two tasks are named {double!r}; rename one directory")
-        return self._read
 
     def tasks(self, *, split: Split, seed: int = 0, level: int = 0, count: int | None = None) -> Iterator[Task]:
         """Yield the tasks that can run here, with their images built; the others are named in ``refused``.
@@ -113,7 +91,7 @@ class HarborTasks:
         if split != "train":
             return
         self.refused, number = [], 0
-        for one in self.read():
+        for one in self.directories:
             if number == count:
                 return
             needs = list(list_needs(one, self._images.has, self._allowed))
@@ -142,10 +120,11 @@ class HarborTasks:
         found = list[Task]()
         for task in self.tasks(split="train", count=count):
             found.append(task)
-            tell(len(found) + len(self.refused), len(self.read()))
+            tell(len(found) + len(self.refused), len(self.directories))
         if not found:
             raise BadInputError(
-                f"folder {self.folder}: none of its {len(self.read())} Harbor tasks can run here; {self.refused[0]}"
+                f"folder {self.folder}: expected Harbor tasks that can run here, found none of {len(self.directories)};"
+                f" {self.refused[0]}"
             )
         return found
 
@@ -215,6 +194,17 @@ class HarborTasks:
         return await self._images.build(base, context, one.directory, resources, seconds)
 
 
+def _read_directories(folder: Path) -> list[HarborTask]:
+    found = find_task_directories(folder)
+    if not found:
+        raise BadInputError(f"folder {folder}: expected Harbor tasks (task.toml), found none; name another folder")
+    tasks = [read_task_directory(one, folder) for one in found]
+    names = [one.name for one in tasks]
+    if double := next((name for name in names if names.count(name) > 1), None):
+        raise BadInputError(f"folder {folder}: two tasks are named {double!r}; rename one directory")
+    return tasks
+
+
 def solve_directory(directory: Path) -> Script:
     """Return the reference of a task.
 
@@ -239,8 +229,8 @@ async def _check_health(directory: Path, check: HealthCheck, spec: SandboxSpec) 
         ran = await box.exec(["/bin/sh", "-c", check.command], seconds=check.timeout_sec)
     if ran.status != "exited" or ran.exit_code:
         raise BadInputError(
-            f"{directory / 'task.toml'}: environment.healthcheck: {check.command!r} fails in a fresh box, where no process of"
-            " the image runs; remove it, or what it waits for"
+            f"{directory / 'task.toml'}: environment.healthcheck: {check.command!r} fails in a fresh box, where no"
+            " process of the image runs; remove it, or what it waits for"
         )
 
 
@@ -266,12 +256,12 @@ def _make_resources(environment: Environment) -> Resources:
 
 
 def _make_labels(one: HarborTask) -> dict[str, str]:
-    agent, tests = resolve_network(one)
+    agent, tests = ("public" if mode == "public" else "none" for mode in resolve_network(one))
     metadata: JsonObject = one.file.metadata
     labels = {
         "harbor_schema": one.file.schema_version,
         "harbor_verifier": one.file.verifier.mode,
-        "network": f"agent {'public' if agent == 'public' else 'none'}, tests {'public' if tests == 'public' else 'none'}",
+        "network": f"agent {agent}, tests {tests}",
         **({} if one.file.task is None else {"harbor_name": one.file.task.name}),
         **{key: str(metadata[key]) for key in _LABELS if isinstance(metadata.get(key), str)},
     }

@@ -3,8 +3,8 @@
 shared    everything that the agent changed travels into a fresh box of the same image; the tests are put there then
 separate  the tests have an image of their own, and only the declared artifacts travel, without links
 
-The reward is read as data: a small regular file with finite numbers. Where the tests write none, they run again without
-the agent's files: if they write one then, the agent's work is at fault, and scores 0; else the tests are, and it is null.
+The reward is read as data: a small regular file with finite numbers. Where the tests write none, they run again
+without the agent's files: if they write one then, the agent's work is at fault, and scores 0; else it is null.
 In a shared box the judged code can change what the tests run with, so its verdicts carry ``judge: shared``.
 """
 
@@ -20,7 +20,7 @@ from typing import ClassVar, Final, Literal, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import Task
+from agent_layer.schema import JsonObject, Task
 from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
 from envs.grading import ForgedJsonError, ScoringContext, Verdict, read_json
 from envs.tasksets.harbor.directory import pack_tree, read_task_directory
@@ -83,7 +83,7 @@ class _Verifier:
         left = context.artifacts
         kept = None if left is None else self._choose_files(left, grading)
         outcome = await self._run_tests(context, grading, kept)
-        evidence = {"output": outcome.output, "error": outcome.why}
+        evidence: JsonObject = {"output": outcome.output, "error": outcome.why}
         if outcome.scores:
             return Verdict(scores=outcome.scores, evidence=evidence, judge=self.judge)
         without = await self._run_tests(context, grading, None)

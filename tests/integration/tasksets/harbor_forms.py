@@ -11,15 +11,23 @@ _REWARDS = {
     "float": "printf ' {0}.0\\n' > /logs/verifier/reward.txt",
     "json": "printf '{{\"reward\": {0}}}' > /logs/verifier/reward.json",
     "number": "printf {0} > /logs/verifier/reward.json",
-    "several": "printf '{{\"lines\": {0}, \"words\": {0}}}' > /logs/verifier/reward.json",
-    "both": "echo 7 > /logs/verifier/reward.txt; printf '{{\"reward\": {0}, \"speed\": 0.5}}' > /logs/verifier/reward.json",
+    "several": 'printf \'{{"lines": {0}, "words": {0}}}\' > /logs/verifier/reward.json',
+    "both": 'echo 7 > /logs/verifier/reward.txt; printf \'{{"reward": {0}, "s": 0.5}}\' > /logs/verifier/reward.json',
 }
 _APP = f"FROM {BASE}\nWORKDIR /app\n"
 
 
-def form(  # noqa: PLR0913  # one argument for each part of a directory
-    toml="", *, environment=_APP, check='[ "$(cat out.txt)" = ok ]', solve="echo ok > out.txt", reward="txt", files=None,
-    shebang="#!/bin/sh\n", test=None, end="",
+def form(  # one argument for each part of a directory
+    toml="",
+    *,
+    environment=_APP,
+    check='[ "$(cat out.txt)" = ok ]',
+    solve="echo ok > out.txt",
+    reward="txt",
+    files=None,
+    shebang="#!/bin/sh\n",
+    test=None,
+    end="",
 ):
     """Return a directory's files by path: texts, or bytes."""
     write = _REWARDS[reward]
@@ -45,20 +53,29 @@ pathlib.Path("/logs/verifier/reward.txt").write_text(str(int(found.wasSuccessful
 FORMS = {
     "empty-file": form(),
     "version-1-0": form('version = "1.0"\n[environment]\nmemory = "1G"\nstorage = "512M"\ncpus = 1\n'),
-    "version-1-1": form('schema_version = "1.1"\nsource = "somewhere"\n[metadata]\ndifficulty = "easy"\ntags = ["a"]\n'),
-    "version-1-2": form('schema_version = "1.2"\n[environment]\nallow_internet = false\nos = "Linux"\n', reward="float"),
+    "version-1-1": form(
+        'schema_version = "1.1"\nsource = "somewhere"\n[metadata]\ndifficulty = "easy"\ntags = ["a"]\n'
+    ),
+    "version-1-2": form(
+        'schema_version = "1.2"\n[environment]\nallow_internet = false\nos = "Linux"\n', reward="float"
+    ),
     "version-1-3": form('schema_version = "1.3"\n[task]\nname = "org/it"\nauthors = [{name = "a"}]\n', reward="json"),
-    "version-1-4": form('schema_version = "1.4"\n[environment]\nnetwork_mode = "no-network"\ncpus = 0.5\n', reward="number"),
+    "version-1-4": form(
+        'schema_version = "1.4"\n[environment]\nnetwork_mode = "no-network"\ncpus = 0.5\n', reward="number"
+    ),
     "several-rewards": form(reward="several"),
     "json-wins": form(reward="both"),
     "unknown-keys": form('colour = "red"\n[environment]\nshape = 1\n[later]\na = 1\n'),
-    "no-workdir": form(environment=f"FROM {BASE}\n", check='[ "$(cat /out.txt)" = ok ]', solve="pwd; echo ok > /out.txt"),
+    "no-workdir": form(
+        environment=f"FROM {BASE}\n", check='[ "$(cat /out.txt)" = ok ]', solve="pwd; echo ok > /out.txt"
+    ),
     "relative-workdir": form(
         environment=f"FROM {BASE}\nWORKDIR /a\nWORKDIR b/c\n", check='[ "$(pwd)" = /a/b/c ] && [ -s out.txt ]'
     ),
     "workdir-of-the-file": form('[environment]\nworkdir = "/srv/data"\n', check="[ -s /srv/data/out.txt ]"),
     "copied": form(
-        environment=_APP + "COPY a.txt b*.txt ./\nCOPY --chmod=755 run.sh /usr/bin/run\nCOPY deep /opt/deep\nCOPY . all/\n",
+        environment=_APP
+        + "COPY a.txt b*.txt ./\nCOPY --chmod=755 run.sh /usr/bin/run\nCOPY deep /opt/deep\nCOPY . all/\n",
         files={
             "environment/a.txt": "a",
             "environment/b 1.txt": "b",
@@ -71,7 +88,7 @@ FORMS = {
         "test ! -e all/skipped.log\ntest ! -e all/Dockerfile\nrun > out.txt",
     ),
     "copied-texts": form(
-        environment=f"ARG tag=1\nFROM base:${{tag}}\nARG word=ok\nENV TWO=\"${{word}}\"\nWORKDIR /app\n"
+        environment='ARG tag=1\nFROM base:${tag}\nARG word=ok\nENV TWO="${word}"\nWORKDIR /app\n'
         "COPY <<EOF /app/in.txt\n$TWO\nEOF\nCOPY <<'EOF' plain\n$TWO\nEOF\n",
         solve="test \"$(cat plain)\" = '$TWO'\ncat in.txt > out.txt",
     ),
@@ -88,27 +105,38 @@ FORMS = {
         solve="cat two > out.txt; test -s three",
     ),
     "variables": form(
-        '[environment.env]\nPLACE = "${NOT_SET_ANYWHERE:-here}"\n[verifier.env]\nWANTED = "ok"\n[solution.env]\nSAY = "ok"\n',
+        '[environment.env]\nPLACE = "${NOT_SET_ANYWHERE:-here}"\n[verifier.env]\nWANTED = "ok"\n[solution.env]\n'
+        'SAY = "ok"\n',
         check='[ "$(cat out.txt)" = "$WANTED" ] && [ "$PLACE" = here ]',
         solve='test "$PLACE" = here; echo "$SAY" > out.txt',
     ),
     "users-and-limits": form(
         '[agent]\nuser = "root"\ntimeout_sec = 60.0\n[verifier]\nuser = 0\ntimeout_sec = 30\n',
-        environment=_APP + "USER app\nLABEL a=b\nEXPOSE 80\nVOLUME /x\nCMD [\"sleep\", \"infinity\"]\n",
+        environment=_APP + 'USER app\nLABEL a=b\nEXPOSE 80\nVOLUME /x\nCMD ["sleep", "infinity"]\n',
     ),
     "health-check": form('[environment.healthcheck]\ncommand = "test -d /app"\nretries = 1\n'),
-    "image-directory": form(f'[environment]\ndocker_image = "{BASE}"\n', environment=None, check="[ -s /work/out.txt ]",
-                            solve="mkdir /work; echo ok > /work/out.txt"),
-    "image-layout": form('[environment]\ndocker_image = "layout:1"\n', environment=None,
-                         check='[ -s /layer/out.txt ] && [ "$OF" = image ] && [ ! -e /etc/group ]'),
-    "image-archive": form(environment="FROM saved:1\nRUN echo ok > made\n", solve="cat made > out.txt",
-                          check="[ -s /layer/out.txt ]"),
+    "image-directory": form(
+        f'[environment]\ndocker_image = "{BASE}"\n',
+        environment=None,
+        check="[ -s /work/out.txt ]",
+        solve="mkdir /work; echo ok > /work/out.txt",
+    ),
+    "image-layout": form(
+        '[environment]\ndocker_image = "layout:1"\n',
+        environment=None,
+        check='[ -s /layer/out.txt ] && [ "$OF" = image ] && [ ! -e /etc/group ]',
+    ),
+    "image-archive": form(
+        environment="FROM saved:1\nRUN echo ok > made\n", solve="cat made > out.txt", check="[ -s /layer/out.txt ]"
+    ),
     "changes-anywhere": form(
-        solve="rm /srv/data/mark\nmkdir -p /opt/it\necho ok > out.txt\nln out.txt hard\nln -s /app/out.txt /opt/it/soft\n"
-        "printf '#!/bin/sh\\necho ok\\n' > /usr/bin/say\nchmod 755 /usr/bin/say\necho more >> /etc/passwd\nmkdir -m 700 secret\n"
+        solve="rm /srv/data/mark\nmkdir -p /opt/it\necho ok > out.txt\nln out.txt hard\n"
+        "ln -s /app/out.txt /opt/it/soft\n"
+        "printf '#!/bin/sh\\necho ok\\n' > /usr/bin/say\nchmod 755 /usr/bin/say\necho more >> /etc/passwd\n"
+        "mkdir -m 700 secret\n"
         "echo x > '/tmp/a b'\ntouch secret/none\nchmod 000 secret/none",
         check='[ ! -e /srv/data/mark ] && [ "$(say)$(cat /opt/it/soft)" = okok ] && [ -s "/tmp/a b" ]'
-        " && [ -d secret ] && [ \"$(stat -c %h hard)\" = 2 ] && wc -l /etc/passwd",
+        ' && [ -d secret ] && [ "$(stat -c %h hard)" = 2 ] && wc -l /etc/passwd',
     ),
     "removed-folder": form(
         environment=_APP + "RUN mkdir -p old/deep && echo x > old/deep/file\n",

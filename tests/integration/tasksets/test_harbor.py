@@ -17,7 +17,7 @@ from ...boxes import require_kind
 from ..sandbox.root_directory import make_root_directory
 from .harbor_forms import BASE, FORMS, form, write_directory, write_layout
 
-FAST = ("empty-file", "run", "separate", "changes-anywhere")
+FAST = ("run", "separate")
 """Forms that each run plays; ``make test-all`` plays all."""
 
 
@@ -101,6 +101,7 @@ def make_task(folder, data, images, files):
     return taskset, next(taskset.tasks(split="train"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["empty-file", "separate"])
 def test_no_common_cheat_pays(tmp_path, data, images, name):
     taskset, task = make_task(tmp_path, data, images, FORMS[name])
@@ -119,6 +120,7 @@ SPOILED = (
 )
 
 
+@pytest.mark.long
 def test_a_policy_that_spoils_the_tests_scores_0_and_tests_that_fail_alone_score_null(tmp_path, data, images):
     _, task = make_task(tmp_path / "a", data, images, form("[verifier]\ntimeout_sec = 3\n"))
     _, broken = make_task(tmp_path / "b", data, images, form(test="#!/bin/sh\nexit 1\n"))
@@ -130,6 +132,7 @@ def test_a_policy_that_spoils_the_tests_scores_0_and_tests_that_fail_alone_score
     assert (null.reward, null.status) == (None, "verifier_error")
 
 
+@pytest.mark.long
 def test_a_link_in_place_of_an_artifact_brings_no_file_of_the_tests(tmp_path, data, images):
     files = FORMS["separate"] | {"tests/expected": "ok\n"}
     _, task = make_task(tmp_path, data, images, files)
