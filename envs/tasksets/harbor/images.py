@@ -36,6 +36,7 @@ from envs.tasksets.harbor.dockerfile import (
     plan_build,
     read_ignored,
 )
+from envs.tasksets.harbor.egress import NETWORK_VARIABLES, open_network
 from envs.tasksets.harbor.root_directory import RootWriter
 
 T = TypeVar("T")
@@ -62,10 +63,12 @@ class ImageStore:
         folder: where images are kept; made where it is missing.
         image_map: ``NAME=LOCAL``, comma-separated: a name or pattern such as ``python:3.*``, and what stands for it;
             the first that fits counts.
+        has_network: commands of builds reach the public network.
     """
 
-    def __init__(self, folder: Path, image_map: str = "") -> None:
+    def __init__(self, folder: Path, image_map: str = "", *, has_network: bool = False) -> None:
         self._folder = folder
+        self._variables = NETWORK_VARIABLES if has_network else {}
         self._map = [text.strip().rpartition("=") for text in image_map.split(",") if text.strip()]
 
     def find_local(self, name: str) -> str | None:
@@ -125,7 +128,10 @@ class ImageStore:
             if (kept := self._find(key)) is not None:
                 return kept
             await _copy_root(opened.root, making)
-            await _carry_out(steps, making, context, task, resources, seconds)
+            spec = SandboxSpec(
+                image=str(making), workdir="/", resources=resources, env={"HOME": "/root", **self._variables}
+            )
+            await _carry_out(steps, spec, context, task, seconds)
             return self._keep(key, making, config)
 
     def note_directory(self, task: str, directory: Path) -> None:
@@ -204,11 +210,9 @@ async def _copy_root(root: Path, target: Path) -> None:
         )
 
 
-async def _carry_out(
-    steps: list[Step], root: Path, context: Path, task: Path, resources: Resources, seconds: float
-) -> None:
-    """Carry out the steps of a build over a root directory."""
-    writer = RootWriter(root)
+async def _carry_out(steps: list[Step], spec: SandboxSpec, context: Path, task: Path, seconds: float) -> None:
+    """Carry out the steps of a build over the root directory of a box."""
+    writer = RootWriter(Path(spec.image))
     first = next((number for number, step in enumerate(steps) if isinstance(step, Run)), len(steps))
     for step in steps[:first]:
         for files in _list_files(step, writer, context, task):
@@ -216,8 +220,7 @@ async def _carry_out(
                 writer.extract(archive)
     if first == len(steps):
         return
-    spec = SandboxSpec(image=str(root), workdir="/", resources=resources, env={"HOME": "/root"})
-    async with open_box(spec) as box, asyncio.timeout(seconds):
+    async with open_box(spec) as box, open_network(box), asyncio.timeout(seconds):
         for step in steps[first:]:
             if not isinstance(step, Run):
                 for files in _list_files(step, writer, context, task):
@@ -228,7 +231,7 @@ async def _carry_out(
                 output = (ran.stdout + ran.stderr)[-_NUM_SHOWN:].decode(errors="replace").strip()
                 raise BadInputError(
                     f"{context / 'Dockerfile'} line {step.line}: RUN ended with"
-                    f" {ran.exit_code if ran.status == 'exited' else ran.status}, in a box without network: {output};"
+                    f" {ran.exit_code if ran.status == 'exited' else ran.status} in a box, without root: {output};"
                     " build the image elsewhere, and name it with docker_image and --image-map"
                 )
         changes = await box.snapshot(["/"])

@@ -41,13 +41,16 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
     """Tests may look for processes of the agent: its files travel to them, its processes do not."""
 
 
-def resolve_network(task: HarborTask) -> tuple[Network | None, Network | None]:
-    """Return the network of the agent's phase and of the tests'; None: the file says nothing."""
-    file = task.file
+def resolve_network(task: HarborTask, allowed: Allowed) -> tuple[Network, Network]:
+    """Return the network of the agent's phase and of the tests'.
+
+    Where the file says nothing, the format means a public one: it is one where that is allowed, and none elsewhere.
+    """
+    file, unsaid = task.file, "public" if allowed.network else "no-network"
     own = file.verifier.environment
-    base = file.environment.network_mode
-    tests = file.verifier.network_mode or (own.network_mode if own is not None else None)
-    return file.agent.network_mode or base, tests or (base if own is None else None)
+    base = file.environment.network_mode or unsaid
+    tests = file.verifier.network_mode or (base if own is None else own.network_mode or unsaid)
+    return file.agent.network_mode or base, tests
 
 
 def list_needs(task: HarborTask, has_image: Callable[[str], bool], allowed: Allowed) -> Iterator[Need]:
@@ -62,10 +65,10 @@ def list_needs(task: HarborTask, has_image: Callable[[str], bool], allowed: Allo
     if file.steps:
         yield Need(kind="steps", what=f"{len(file.steps)} steps ([[steps]]); split it into tasks of one step")
         return
-    yield from _list_environment_needs(task, file.environment, "environment", has_image)
+    yield from _list_environment_needs(task, file.environment, "environment", has_image, allowed)
     verifier = find_verifier(file, has_dockerfile=(directory / "tests" / "Dockerfile").is_file())
     if verifier is not None and verifier[1] == "tests":
-        yield from _list_environment_needs(task, *verifier, has_image, table="verifier.environment")
+        yield from _list_environment_needs(task, *verifier, has_image, allowed, table="verifier.environment")
     yield from _list_network_needs(task, allowed)
     if not (directory / "tests" / "test.sh").is_file():
         yield Need(kind="other", what="tests/test.sh is missing; write one")
@@ -95,8 +98,13 @@ def fill_variables(env: dict[str, str]) -> dict[str, str]:
     return {name: _VARIABLE.sub(lambda found: found[2][2:] if found[2] else "", text) for name, text in env.items()}
 
 
-def _list_environment_needs(
-    task: HarborTask, one: Environment, folder: str, has_image: Callable[[str], bool], table: str = "environment"
+def _list_environment_needs(  # what is looked at, and what is there
+    task: HarborTask,
+    one: Environment,
+    folder: str,
+    has_image: Callable[[str], bool],
+    allowed: Allowed,
+    table: str = "environment",
 ) -> Iterator[Need]:
     if one.os != "linux":
         yield Need(kind="device", what=f"{table}.os = {one.os!r}")
@@ -112,10 +120,12 @@ def _list_environment_needs(
         if not has_image(one.docker_image):
             yield _lacks_image(one.docker_image)
     else:
-        yield from _list_build_needs(task, folder, has_image)
+        yield from _list_build_needs(task, folder, has_image, allowed)
 
 
-def _list_build_needs(task: HarborTask, folder: str, has_image: Callable[[str], bool]) -> Iterator[Need]:
+def _list_build_needs(
+    task: HarborTask, folder: str, has_image: Callable[[str], bool], allowed: Allowed
+) -> Iterator[Need]:
     file = task.directory / folder / "Dockerfile"
     if not file.is_file():
         yield Need(kind="image", what=f"{folder}/Dockerfile or docker_image, found neither; write one")
@@ -126,7 +136,7 @@ def _list_build_needs(task: HarborTask, folder: str, has_image: Callable[[str], 
         yield Need(kind=kind, what=f"{folder}/Dockerfile {what}; build it elsewhere, and name it as docker_image")
     if (base := find_base(instructions)) and base != "scratch" and not has_image(base):
         yield _lacks_image(base)
-    for name in find_fetches(list_commands(instructions)):
+    for name in () if allowed.network else find_fetches(list_commands(instructions)):
         yield Need(
             kind="network", what=f"{folder}/Dockerfile runs {name!r}; build it elsewhere, and name it as docker_image"
         )
@@ -137,10 +147,11 @@ def _lacks_image(name: str) -> Need:
 
 
 def _list_network_needs(task: HarborTask, allowed: Allowed) -> Iterator[Need]:
-    for phase, mode in zip(("agent", "verifier"), resolve_network(task), strict=True):
+    modes = resolve_network(task, allowed)
+    for phase, mode in zip(("agent", "verifier"), modes, strict=True):
         if mode == "allowlist" or (mode == "public" and not allowed.network):
             yield Need(kind="network", what=f"{phase}: network_mode = {mode!r}; allow it with --allow-network")
-    if resolve_network(task)[1] != "public" or not allowed.network:
+    if modes[1] != "public":
         for name in find_fetches(_read_tests(task, (".sh",))):
             yield Need(kind="network", what=f"tests run {name!r}; put what it fetches into the image")
 

@@ -8,13 +8,14 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema import JsonObject, Limits, Split, Task, content_hash
 from agent_layer.schema.sandbox import Resources, SandboxSpec
 from agent_layer.settings import Settings, load_settings
 from envs.script import Script
 from envs.tasksets.harbor.directory import HarborTask, find_task_directories, read_task_directory
 from envs.tasksets.harbor.dockerfile import find_base, parse_dockerfile
+from envs.tasksets.harbor.egress import NETWORK_VARIABLES
 from envs.tasksets.harbor.images import Image, ImageStore, open_box
 from envs.tasksets.harbor.needs import Allowed, Need, fill_variables, list_needs, resolve_network
 from envs.tasksets.harbor.task_file import Environment, HealthCheck, find_verifier, list_artifacts
@@ -24,6 +25,7 @@ R = TypeVar("R")
 
 _MEMORY_MB: Final = 2048
 _DISK_MB: Final = 10_240
+_NETWORKS: Final = {False: "none", True: "public"}
 _SPARE_SECONDS: Final = 60.0
 """For the boxes of tests that may run twice."""
 _OWN_FILES: Final = ("/logs/agent/.keep", "/logs/artifacts/.keep")
@@ -72,7 +74,9 @@ class HarborTasks:
         settings = settings or load_settings()
         self.folder = folder
         self._allowed = Allowed(network=settings.allow_network, shared_verifier=settings.shared_verifier)
-        self._images = ImageStore(settings.dir.resolve() / "images", settings.image_map)
+        self._images = ImageStore(
+            settings.dir.resolve() / "images", settings.image_map, has_network=settings.allow_network
+        )
         self.directories = _read_directories(folder)
         """All tasks of the folder, those too that cannot run here."""
         self.name = folder.resolve().name
@@ -98,7 +102,7 @@ class HarborTasks:
             if not needs:
                 try:
                     task = _run_apart(lambda one=one: self._make_task(one))
-                except BadInputError as error:
+                except (BadInputError, AgentFailedError, OSError) as error:  # what the task's image or its commands do
                     needs = [Need(kind="build", what=str(error))]
                 else:
                     number += 1
@@ -146,14 +150,17 @@ class HarborTasks:
 
     async def _make_task(self, one: HarborTask) -> Task:
         file, directory = one.file, one.directory
-        spec = _make_spec(file.environment, await self._find_image(one, file.environment, "environment"))
+        agent, tests = (mode == "public" for mode in resolve_network(one, self._allowed))
+        image = await self._find_image(one, file.environment, "environment")
+        spec = _make_spec(file.environment, image, has_network=agent)
         if (check := file.environment.healthcheck) is not None:
             await _check_health(directory, check, spec)
-        tests_spec, has_tests = spec, False
+        tests_spec, has_tests = _make_spec(file.environment, image, has_network=tests), False
         verifier = find_verifier(file, has_dockerfile=(directory / "tests" / "Dockerfile").is_file())
         if verifier is not None:
             image = await self._find_image(one, *verifier)
-            tests_spec, has_tests = _make_spec(verifier[0], image), (image.root / "tests" / "test.sh").is_file()
+            tests_spec = _make_spec(verifier[0], image, has_network=tests)
+            has_tests = (image.root / "tests" / "test.sh").is_file()
         places = [_find_source(artifact.source, spec.workdir) for artifact in list_artifacts(file)]
         grading = HarborGrading(
             directory=str(directory),
@@ -179,7 +186,7 @@ class HarborTasks:
             limits=Limits(
                 wall_seconds=file.agent.timeout_sec, score_seconds=2 * file.verifier.timeout_sec + _SPARE_SECONDS
             ),
-            labels=_make_labels(one),
+            labels={**_make_labels(one), "network": f"agent {_NETWORKS[agent]}, tests {_NETWORKS[tests]}"},
             sandbox=spec,
             files=dict.fromkeys(_OWN_FILES, ""),
             artifacts=["/"] if verifier is None else places,
@@ -234,11 +241,12 @@ async def _check_health(directory: Path, check: HealthCheck, spec: SandboxSpec) 
         )
 
 
-def _make_spec(environment: Environment, image: Image) -> SandboxSpec:
+def _make_spec(environment: Environment, image: Image, *, has_network: bool) -> SandboxSpec:
+    env = {"HOME": "/root"} | (NETWORK_VARIABLES if has_network else {})
     return SandboxSpec(
         image=str(image.root),
         workdir=environment.workdir or image.config.workdir,
-        env={"HOME": "/root", **image.config.env, **fill_variables(environment.env)},
+        env={**env, **image.config.env, **fill_variables(environment.env)},
         resources=_make_resources(environment),
     )
 
@@ -256,12 +264,10 @@ def _make_resources(environment: Environment) -> Resources:
 
 
 def _make_labels(one: HarborTask) -> dict[str, str]:
-    agent, tests = ("public" if mode == "public" else "none" for mode in resolve_network(one))
     metadata: JsonObject = one.file.metadata
     labels = {
         "harbor_schema": one.file.schema_version,
         "harbor_verifier": one.file.verifier.mode,
-        "network": f"agent {agent}, tests {tests}",
         **({} if one.file.task is None else {"harbor_name": one.file.task.name}),
         **{key: str(metadata[key]) for key in _LABELS if isinstance(metadata.get(key), str)},
     }

@@ -24,6 +24,7 @@ from agent_layer.schema import JsonObject, Task
 from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
 from envs.grading import ForgedJsonError, ScoringContext, Verdict, read_json
 from envs.tasksets.harbor.directory import pack_tree, read_task_directory
+from envs.tasksets.harbor.egress import open_network
 from envs.tasksets.harbor.task_file import Artifact
 
 LOGS: Final = "/logs/verifier"
@@ -108,7 +109,8 @@ class _Verifier:
                         await box.restore(files)
             except OSError as error:
                 return _Outcome(why=f"what the agent left cannot be put into a fresh box, {error}")
-            ran = await box.exec(["/bin/sh", "-c", _RUN], env=grading.env, seconds=grading.seconds)
+            async with open_network(box):
+                ran = await box.exec(["/bin/sh", "-c", _RUN], env=grading.env, seconds=grading.seconds)
             if ran.status != "exited":
                 return _Outcome(why=f"the tests ended by {ran.status}", output=await _read_output(box))
             try:

@@ -168,23 +168,26 @@ def test_tests_that_start_what_they_ask_need_no_live_process(tmp_path):
     )
 
 
+PUBLIC, NONE = "public", "no-network"
+
+
 @pytest.mark.parametrize(
-    ("toml", "phases"),
+    ("toml", "closed", "opened"),
     [
-        ("", (None, None)),
-        ("[environment]\nnetwork_mode = 'public'", ("public", "public")),
-        ("[environment]\nnetwork_mode = 'public'\n[agent]\nnetwork_mode = 'no-network'", ("no-network", "public")),
-        ("[environment]\nnetwork_mode = 'no-network'\n[verifier]\nnetwork_mode = 'public'", ("no-network", "public")),
-        (
-            "[environment]\nnetwork_mode = 'public'\n[verifier.environment]\nnetwork_mode = 'no-network'",
-            ("public", "no-network"),
-        ),
+        ("", (NONE, NONE), (PUBLIC, PUBLIC)),
+        ("[environment]\nnetwork_mode = 'no-network'", (NONE, NONE), (NONE, NONE)),
+        ("[environment]\nnetwork_mode = 'public'", (PUBLIC, PUBLIC), (PUBLIC, PUBLIC)),
+        ("[agent]\nnetwork_mode = 'no-network'", (NONE, NONE), (NONE, PUBLIC)),
+        ("[verifier]\nnetwork_mode = 'public'", (NONE, PUBLIC), (PUBLIC, PUBLIC)),
+        ("[verifier.environment]\nnetwork_mode = 'no-network'", (NONE, NONE), (PUBLIC, NONE)),
     ],
 )
-def test_the_network_is_of_the_phase(tmp_path, toml, phases):
+def test_the_network_is_of_the_phase_and_public_where_that_is_allowed(tmp_path, toml, closed, opened):
     directory = write(tmp_path, DIRECTORY | {"task.toml": toml})
+    task = read_task_directory(directory, directory)
 
-    assert resolve_network(read_task_directory(directory, directory)) == phases
+    assert resolve_network(task, Allowed()) == closed
+    assert resolve_network(task, Allowed(network=True)) == opened
 
 
 @pytest.mark.parametrize(
