@@ -1,4 +1,5 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
+from .folder_lines import read_lines as read_lines
 from .gate.trainable import check_judges as check_judges, check_trainable as check_trainable
 from .gate.trainable import find_taskset as find_taskset, write_task_line as write_task_line
 from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWARDS

@@ -15,9 +15,9 @@ from agent_layer.infra import replace_file
 from agent_layer.local import AllowNetwork, ImageMap, SharedVerifier, read_task_options
 from agent_layer.schema import Split
 from agent_layer.settings import Settings
+from envs.tasksets.folder_lines import read_lines
 from envs.tasksets.gate.gate import CHECKS, GateOptions, Progress, Report, check_taskset
 from envs.tasksets.gate.trainable import find_report, save_report, write_task_line
-from envs.tasksets.harbor import read_lines
 from envs.tasksets.registry import list_taskset_names, open_taskset
 from envs.tasksets.taskset import TaskSet
 

@@ -39,7 +39,7 @@ from agent_layer.store import open_store
 ReadFolder: TypeAlias = Callable[[Path, Settings], tuple[list[bytes], list[str]]]
 """Returns the tasks of a folder as lines of a tasks file, and why others were left out."""
 
-_HARBOR = "envs.tasksets.harbor"
+_READ_FOLDER = "envs.tasksets:read_lines"
 _REDRAW_SECONDS = 0.5
 _EXIT_STOPPED = 130
 
@@ -180,13 +180,8 @@ def submit(
     """
     named = run or str(context.obj.run)
     if tasks.is_dir():
-        settings = read_task_options(
-            context.obj, image_map, allow_network=allow_network, shared_verifier=shared_verifier
-        )
-        read_lines = cast("ReadFolder", getattr(import_module(_HARBOR), "read_lines"))  # noqa: B009  # another package
-        lines, left_out = read_lines(tasks, settings)
-        for one in left_out:
-            typer.echo(f"left out: {one}", err=True)
+        allowed = {"allow_network": allow_network, "shared_verifier": shared_verifier}
+        lines = _read_folder(tasks, read_task_options(context.obj, image_map, **allowed))
         found = [
             TaskWithOrigin(task, f"{tasks}: task {task.id}")
             for task in parse_tasks(lines, subject=str(tasks), run=named, split=split, group_size=group_size)
@@ -209,6 +204,14 @@ def submit(
         if wait:
             ensure_shipper(context.obj)  # for logs of workers that were killed
             wait_for(dispatcher, groups, new_run)
+
+
+def _read_folder(folder: Path, settings: Settings) -> list[bytes]:  # kept: another package, imported where it is needed
+    module, _, name = _READ_FOLDER.partition(":")
+    lines, left_out = cast("ReadFolder", getattr(import_module(module), name))(folder, settings)
+    for one in left_out:
+        typer.echo(f"left out: {one}", err=True)
+    return lines
 
 
 def _count(tasks: list[Task]) -> str:

@@ -13,7 +13,7 @@ from envs.grading import ScoringRun
 from envs.sandbox import SandboxPool
 from envs.scorers import declared_rewards, load_scorer, run_scorer
 from envs.script import Script
-from envs.tasksets.acting import leave_artifacts
+from envs.tasksets.harbor import leave_artifacts
 
 _SECONDS = 300.0
 """Limit as in the setting ``score_seconds``, so that slow cheats end here as they would in a worker."""

@@ -5,9 +5,9 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "lines": "read_lines",
         "agents": "Terminal nothing oracle",
         "taskset": "HarborTasks",
         "verifier": "SeparateVerifier SharedVerifier",
     },
+    {"acting": "leave_artifacts"},
 )

@@ -9,7 +9,7 @@ import tracer
 from agent_layer.schema import Task, TaskView
 from envs.env_context import EnvContext
 from envs.environment import DeclaredTool, ToolEnvironment
-from envs.tasksets.acting import act
+from envs.tasksets.harbor.acting import act
 from envs.tasksets.harbor.egress import open_network
 from envs.tasksets.harbor.images import ImageStore
 from envs.tasksets.harbor.taskset import solve_directory

@@ -32,7 +32,7 @@ class HarborTask(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of ``task.toml`` that the schema does not know; they are kept in the file, and mean nothing here."""
     instruction: str
     digest: str
-    """Of every file that decides what the task is and how it is graded."""
+    """Hash of every file that decides what the task is and how it is graded."""
 
 
 def find_task_directories(folder: Path) -> list[Path]:
@@ -78,7 +78,7 @@ def pack_tree(tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool
     Args:
         tree: a folder, or one file.
         target: absolute path in the box.
-        top: the task's directory, out of which no link may lead.
+        top: the task's directory; no link may lead out of it.
         keeps: whether a path below the tree is taken.
 
     Raises: BadInputError: a link leads out, or the tree is larger than 128 MB.

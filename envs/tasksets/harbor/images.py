@@ -42,7 +42,7 @@ from envs.tasksets.harbor.root_directory import RootWriter
 T = TypeVar("T")
 
 _VERSION: Final = "1"
-"""Of what is built; another one builds again."""
+"""Version of what is built; another one builds again."""
 _OWN: Final = ("proc", "sys", "dev")
 _NUM_SHOWN: Final = 1500
 _INDEX: Final = "index.json"
@@ -109,7 +109,7 @@ class ImageStore:
         Args:
             base: name of the image that it begins with.
             context: folder of the Dockerfile and of what it copies.
-            task: the task's directory, out of which nothing is copied.
+            task: the task's directory; nothing outside of it is copied.
             resources: of the box in which its commands run.
             seconds: longest time of all commands.
 

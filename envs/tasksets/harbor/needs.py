@@ -16,9 +16,9 @@ _PORTS: Final = re.compile(
     r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0)(?:[:\"'\s,)]+)\d{2,5}|\b(?:nc|ncat|netstat|ss|lsof|pgrep|pidof|systemctl|docker)\s"
     r"|psutil\.(?:process_iter|net_connections)"
 )
-"""In tests: a port of this machine, or a look at running processes."""
+"""Texts of tests that name a port of this machine, or look at running processes."""
 _STARTS: Final = re.compile(r"[^&>|]&\s*$|\bnohup\b|subprocess\.Popen|\bsetsid\b|Thread\(|serve_forever", re.MULTILINE)
-"""In tests: they start what they talk to."""
+"""Texts of tests that start what they talk to."""
 _HERE: Final = re.compile(r"localhost|127\.0\.0\.1|--no-index|--offline")
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(:-[^}]*)?\}")
 _MAX_TEST_BYTES: Final = 1 << 20

@@ -19,7 +19,7 @@ from typing import IO, Final, cast
 from agent_layer.errors import BadInputError
 
 _TREE: Final = "/proc/tree"
-"""As in ``envs.sandbox.guest.jobs``: what there was when changes were packed."""
+"""Member that lists what there was when changes were packed; ``envs.sandbox.guest.jobs`` writes it."""
 _OWN: Final = ("proc", "sys", "dev")
 """Folders that each box has of its own."""
 _MAX_LINKS: Final = 64
@@ -100,7 +100,7 @@ class RootWriter:
         elif member.isreg() and (content := archive.extractfile(member)) is not None:
             _write(place, content, mode, member.mtime)
 
-    def _match(self, tree: dict[str, int | None]) -> None:
+    def _match(self, tree: dict[str, int | None]) -> None:  # kept: as the boxes' own
         """Remove what a tree does not have, and make its folders."""
         for path, is_folder in reversed([*self._walk(self._root, "")]):
             if path not in tree or (tree[path] is None) == is_folder:

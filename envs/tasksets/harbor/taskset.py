@@ -27,7 +27,7 @@ _MEMORY_MB: Final = 2048
 _DISK_MB: Final = 10_240
 _NETWORKS: Final = {False: "none", True: "public"}
 _SPARE_SECONDS: Final = 60.0
-"""For the boxes of tests that may run twice."""
+"""Time for the boxes of tests, which may run twice."""
 _OWN_FILES: Final = ("/logs/agent/.keep", "/logs/artifacts/.keep")
 """So that the folders which Harbor mounts are there."""
 _SCORER: Final = "envs.tasksets.harbor:{}"
@@ -43,7 +43,7 @@ _LABELS: Final = ("difficulty", "category")
 """Keys of ``[metadata]`` that become labels."""
 
 
-class Refused(NamedTuple):
+class UnfitTask(NamedTuple):
     """A task that cannot run here."""
 
     task: HarborTask
@@ -81,7 +81,7 @@ class HarborTasks:
         """All tasks of the folder, those too that cannot run here."""
         self.name = folder.resolve().name
         self.version = content_hash("\n".join(f"{one.name} {one.digest}" for one in self.directories).encode())[:12]
-        self.refused: list[Refused] = []
+        self.refused: list[UnfitTask] = []
         """Tasks that cannot run here, once ``tasks`` was called."""
 
     def tasks(self, *, split: Split, seed: int = 0, level: int = 0, count: int | None = None) -> Iterator[Task]:
@@ -108,7 +108,7 @@ class HarborTasks:
                     number += 1
                     yield task
                     continue
-            self.refused.append(Refused(one, needs))
+            self.refused.append(UnfitTask(one, needs))
 
     def read_tasks(
         self, count: int | None = None, tell: Callable[[int, int], None] = lambda _done, _all: None
@@ -230,7 +230,9 @@ def solve_directory(directory: Path) -> Script:
     )
 
 
-async def _check_health(directory: Path, check: HealthCheck, spec: SandboxSpec) -> None:
+async def _check_health(  # kept: with what to do
+    directory: Path, check: HealthCheck, spec: SandboxSpec
+) -> None:
     """Run the check of an image in a fresh box. Raises: BadInputError: it fails, so it waits for a running process."""
     async with open_box(spec) as box:
         ran = await box.exec(["/bin/sh", "-c", check.command], seconds=check.timeout_sec)
@@ -280,7 +282,7 @@ def _find_source(source: str, workdir: str) -> str:
     return (source if source.startswith("/") else f"{workdir.rstrip('/')}/{source}").rstrip("/") or "/"
 
 
-def _run_apart(make: Callable[[], Coroutine[object, object, R]]) -> R:
+def _run_apart(make: Callable[[], Coroutine[object, object, R]]) -> R:  # kept: why stands in its docstring
     """Run work in a loop and a thread of its own: task sets are asked inside of loops, too."""
     with ThreadPoolExecutor(max_workers=1) as apart:
         return apart.submit(lambda: asyncio.run(make())).result()

@@ -45,7 +45,7 @@ class HarborGrading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     directory: str
     """The task's directory on the machine of the scorer."""
     digest: str
-    """Of the directory as it was imported."""
+    """Digest of the directory as it was imported."""
     spec: SandboxSpec
     """Box of the tests."""
     has_tests: bool = False

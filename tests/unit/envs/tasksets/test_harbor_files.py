@@ -103,14 +103,14 @@ def test_artifacts_have_the_published_folder_first(tmp_path):
     assert [(one.source, one.exclude) for one in list_artifacts(own)] == [("/logs/artifacts/", ["c"])]
 
 
-def needs_of(folder, toml="", files=None, allowed=None, images=("base:1",)):
+def list_directory_needs(folder, toml="", files=None, allowed=None, images=("base:1",)):
     directory = write(folder, DIRECTORY | {"task.toml": toml} | (files or {}))
     task = read_task_directory(directory, directory)
     return [f"{need.kind}: {need.what}" for need in list_needs(task, lambda name: name in images, allowed or Allowed())]
 
 
 def test_a_task_that_needs_nothing_is_refused_nothing(tmp_path):
-    assert needs_of(tmp_path) == []
+    assert list_directory_needs(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_task_that_needs_nothing_is_refused_nothing(tmp_path):
     ],
 )
 def test_what_a_task_needs_is_named(tmp_path, toml, files, need):
-    found = needs_of(tmp_path, toml, files)
+    found = list_directory_needs(tmp_path, toml, files)
 
     assert any(need in one for one in found), found
 
@@ -157,13 +157,15 @@ def test_what_a_user_allows_is_needed_no_more(tmp_path):
     toml = "[environment]\nnetwork_mode = 'public'"
     files = {"tests/a.py": "get('http://localhost:8080/x')"}
 
-    assert len(needs_of(tmp_path, toml, files)) == 3
-    assert needs_of(tmp_path, toml, files, Allowed(network=True, shared_verifier=True)) == []
+    assert len(list_directory_needs(tmp_path, toml, files)) == 3
+    assert list_directory_needs(tmp_path, toml, files, Allowed(network=True, shared_verifier=True)) == []
 
 
 def test_tests_that_start_what_they_ask_need_no_live_process(tmp_path):
     assert (
-        needs_of(tmp_path, files={"tests/test.sh": "python3 -m http.server 8080 &\ncurl http://localhost:8080/x\n"})
+        list_directory_needs(
+            tmp_path, files={"tests/test.sh": "python3 -m http.server 8080 &\ncurl http://localhost:8080/x\n"}
+        )
         == []
     )
 
@@ -201,10 +203,10 @@ def test_a_missing_part_is_named(tmp_path, missing, message):
     directory = write(tmp_path, {name: text for name, text in DIRECTORY.items() if name != missing})
 
     with pytest.raises(BadInputError, match=message):
-        raise BadInputError("; ".join(needs_of_task(read_task_directory(directory, directory))))
+        raise BadInputError("; ".join(list_task_needs(read_task_directory(directory, directory))))
 
 
-def needs_of_task(task):
+def list_task_needs(task):
     return [need.what for need in list_needs(task, lambda _: True, Allowed())]
 
 

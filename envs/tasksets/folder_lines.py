@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agent_layer.settings import Settings
 from envs.tasksets.gate.trainable import write_task_line
-from envs.tasksets.harbor.taskset import HarborTasks
+from envs.tasksets.harbor import HarborTasks
 
 
 def read_lines(
