@@ -5,12 +5,15 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from agent_layer.dispatcher import parse_tasks
 from agent_layer.settings import load_settings
+from envs.evaluation import TaskSource, load_tasks
 from envs.sandbox import PoolOptions, open_pool
 from envs.script import Script
-from envs.tasksets import HarborTasks
+from envs.tasksets import HarborTasks, read_lines
 from envs.tasksets.gate.script_judge import ScriptJudge
 
 from ...boxes import require_kind
@@ -176,3 +179,21 @@ def test_an_image_stays_as_it_was_and_is_built_once(tmp_path, data, images):
     assert sorted(path.relative_to(images[BASE]) for path in images[BASE].rglob("*")) == before
     assert not (Path(task.sandbox.image) / "etc/group").exists()
     shutil.rmtree(tmp_path / "it")
+
+
+def test_a_folder_becomes_lines_that_are_its_tasks(tmp_path, data, images):
+    write_directory(tmp_path / "set/good", FORMS["empty-file"])
+    write_directory(tmp_path / "set/other", form(environment="FROM nowhere:1\n"))
+    settings = load_settings().model_copy(update={"dir": data, "image_map": f"{BASE}={images[BASE]}"})
+
+    lines, left_out = read_lines(tmp_path / "set", settings)
+    (task,) = parse_tasks(lines, subject="lines", run="r", split="eval")
+    loaded = load_tasks(TaskSource(name=str(tmp_path / "set")), "r", settings)
+
+    assert [text.partition(";")[0] for text in left_out] == ["other needs image: nowhere:1"]
+    assert (task.id, task.scorer, task.artifacts) == ("good", "envs.tasksets.harbor:SharedVerifier", ["/"])
+    assert (task.labels["network"], task.labels["taskset"]) == ("agent none, tests none", "set")
+    found, expected = (msgspec.structs.replace(one, labels={}, priority=0) for one in (task, loaded.tasks[0]))
+    assert found == expected
+    assert "tests" not in str(task.view())
+    assert loaded.left_out == [f"left out: {text}" for text in left_out]
