@@ -61,6 +61,7 @@ def run_job(fields: dict[str, object], rules: Rules) -> int:
     if fields["job"] == "exec":
         return _execute(fields, rules)
     os.chdir(rules.workdir)
+    fields["has_root"] = not rules.has_warm_python  # its own, with the interpreter of an image
     try:
         _FILE_JOBS[cast("str", fields["job"])](fields)
     except OSError as error:
@@ -145,14 +146,15 @@ def _pack(fields: dict[str, object]) -> None:
     with os.fdopen(os.dup(1), "wb") as output, tarfile.open(fileobj=output, mode="w|") as archive:
         for path in cast("list[str]", fields["paths"]):
             whole = os.path.realpath(path)
-            if whole == "/":
-                _add_changes(archive, cast("float", fields["began"]))
-            elif path.startswith("/"):
-                _add(archive, whole)
-            elif f"{whole}/".startswith(f"{top.rstrip('/')}/"):
+            is_named = path.startswith("/") and fields["has_root"]
+            if f"{whole}/".startswith(f"{top}/") and not is_named:
                 _add(archive, os.path.relpath(whole, top))
-            else:
+            elif not fields["has_root"]:
                 raise OSError(errno.EXDEV, "not below the work directory")
+            elif whole == "/":
+                _add_changes(archive, cast("float", fields["began"]))
+            else:
+                _add(archive, whole)
 
 
 def _add_changes(archive: tarfile.TarFile, began: float) -> None:
