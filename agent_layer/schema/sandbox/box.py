@@ -170,8 +170,8 @@ class Sandbox(Protocol):
     async def snapshot(self, paths: Sequence[str] = (".",)) -> Snapshot:
         """Return these files and folders, which lie below the work directory.
 
-        Where the image is a root directory, absolute paths may lie anywhere, and keep their names. ``/`` is what changed
-        anywhere since the box began, with what is there no more: ``restore`` removes that.
+        Where the image is a root directory, absolute paths may lie anywhere, and keep their names. ``/`` is what
+        changed anywhere since the box began, with what is there no more: ``restore`` removes that.
         """
         ...
 

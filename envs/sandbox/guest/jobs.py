@@ -146,15 +146,14 @@ def _pack(fields: dict[str, object]) -> None:
     with os.fdopen(os.dup(1), "wb") as output, tarfile.open(fileobj=output, mode="w|") as archive:
         for path in cast("list[str]", fields["paths"]):
             whole = os.path.realpath(path)
-            is_named = path.startswith("/") and fields["has_root"]
-            if f"{whole}/".startswith(f"{top}/") and not is_named:
-                _add(archive, os.path.relpath(whole, top))
-            elif not fields["has_root"]:
-                raise OSError(errno.EXDEV, "not below the work directory")
-            elif whole == "/":
+            if whole == "/" and fields["has_root"] and "/" in (path, top):
                 _add_changes(archive, cast("float", fields["began"]))
-            else:
+            elif path.startswith("/") and fields["has_root"]:
                 _add(archive, whole)
+            elif f"{whole}/".startswith(f"{top.rstrip('/')}/"):
+                _add(archive, os.path.relpath(whole, top))
+            else:
+                raise OSError(errno.EXDEV, "not below the work directory")
 
 
 def _add_changes(archive: tarfile.TarFile, began: float) -> None:
