@@ -41,7 +41,7 @@ git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm b
 ACTIONS = (
     "ls -la src | head -20",
     "git log --oneline | head -5",
-    "grep -rn 'return n' src | head -10",
+    "grep -rn 'return n' src | sort | head -10",
     "sed -n 1,40p src/part_7.py",
     "find . -name '*.py' -not -path './.git/*' | sort | head -30",
     "sed -i 's/Return n/Give n/' src/part_7.py",
