@@ -76,6 +76,7 @@ MAY_MOVE = {
     "trainer_adapter/verl/export.py": "a directory, with all that is in it",
     "trainer_adapter/verl/weights.py": "a directory, with all that is in it",
     "agent_layer/gateway/rollouts/resume.py": "no path: a rollout in a table",
+    "envs/tasksets/harbor/images.py": "a directory, with all that is in it",
     "envs/tasksets/repair/scripts.py": "no path: names in a program",
     "envs/tasksets/repair/tasks.py": "no path: names in a program",
 }

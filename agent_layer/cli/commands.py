@@ -53,6 +53,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     "write", "Write tasks of a set into a file, one JSON object on each line.", f"{_TASKSETS}:write"
                 ),
                 Command(
+                    "import",
+                    "Write Harbor tasks into a file, one JSON object on each line, and build their images.",
+                    f"{_TASKSETS}:import_folder",
+                ),
+                Command(
                     "check",
                     "Check that a task set may train: right solutions score 1, all others 0, and everything is the"
                     " same twice.",

@@ -57,6 +57,12 @@ class Settings(BaseSettings):
     """Address of the Docker daemon that makes sandboxes, a Unix socket of this machine."""
     oci_runtime: str | None = None
     """Runtime of sandboxes of kind ``oci``: a name or path; None: runc, or else crun."""
+    image_map: str = ""
+    """Images of Harbor tasks, comma-separated: ``NAME=LOCAL``, a name or pattern, and a root directory or OCI image."""
+    allow_network: bool = False
+    """Harbor tasks whose file asks for a public network may run."""
+    shared_verifier: bool = False
+    """Harbor tasks whose tests look for running processes may run: files of the agent travel to them, no process."""
     namespace: str = "default"
     run: str = "default"
     gateway_url: str | None = None

@@ -26,7 +26,7 @@ __getattr__, __all__ = face(
             " zero_scores"
         ),
         "judge_calls": "JUDGED JudgeCalls judge_run",
-        "plain": "ForgedJsonError",
+        "plain": "ForgedJsonError read_json",
         "prepared_box": "UnfitArtifactsError",
         "run": "ScoringRun",
         "scorer": "Judgement",

@@ -7,7 +7,7 @@ from .forgeries import common_cheats as common_cheats
 from .hidden_tests import HiddenTests as HiddenTests
 from .judge_calls import JUDGED as JUDGED, JudgeCalls as JudgeCalls, judge_run as judge_run
 from .patches import PatchScorer as PatchScorer
-from .plain import ForgedJsonError as ForgedJsonError, equal_values as equal_values
+from .plain import ForgedJsonError as ForgedJsonError, equal_values as equal_values, read_json as read_json
 from .prepared_box import UnfitArtifactsError as UnfitArtifactsError, prepare_box as prepare_box
 from .programs import ProgramScorer as ProgramScorer
 from .repository_tests import RepositoryTests as RepositoryTests

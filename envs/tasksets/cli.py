@@ -13,13 +13,16 @@ from rich.table import Table
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import replace_file
+from agent_layer.local import AllowNetwork, ImageMap, SharedVerifier, read_task_options
 from agent_layer.schema import Split, Task
 from agent_layer.settings import Settings
+from envs.tasksets.folder_lines import read_lines
 from envs.tasksets.gate.gate import CHECKS, GateOptions, Progress, Report, check_taskset
 from envs.tasksets.gate.trainable import find_report, save_report, write_task_line
 from envs.tasksets.registry import list_taskset_names, open_taskset
 from envs.tasksets.taskset import TaskSet, WritesDirectories
 
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 _NUM_SHOWN = 20
 """Failures that the table shows."""
 _MAX_EVIDENCE_LENGTH = 400
@@ -74,11 +77,44 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
     if directories:
         return _write_directories(opened, list(tasks), file)
     lines = [write_task_line(task, opened) for task in tasks]
+    _write_lines(file, lines)
+    return typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
+
+
+def import_folder(  # noqa: PLR0913  # options of a command are its arguments
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A Harbor task, or a folder of them at any depth.")],
+    file: Annotated[Path, typer.Argument(help="TASKS.jsonl, for 'submit', 'eval' and 'train'.")] = Path("tasks.jsonl"),
+    *,
+    image_map: ImageMap = None,
+    allow_network: AllowNetwork = False,
+    shared_verifier: SharedVerifier = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+) -> None:
+    """Write Harbor tasks into a file, one JSON object on each line, and build their images.
+
+    What cannot run here is named on standard error, with what it needs, and left out. The directory stays where it is:
+    scorers read its tests there. 'eval' and 'submit' take the folder itself, too.
+
+    agent-layer tasksets import ./tasks tasks.jsonl --image-map ubuntu:24.04=/roots/ubuntu
+    """
+    settings = read_task_options(context.obj, image_map, allow_network=allow_network, shared_verifier=shared_verifier)
+    if file.exists() and not force:
+        raise BadInputError(f"tasks file {file}: expected a new file, found one; choose another name or use --force")
+    with ProgressBar(*_COLUMNS, console=Console(stderr=True)) as bar:
+        row = bar.add_task("tasks, and their images", total=None)
+        lines, left_out = read_lines(folder, settings, lambda done, total: bar.update(row, completed=done, total=total))
+    _write_lines(file, lines)
+    for one in left_out:
+        typer.echo(f"left out: {one}", err=True)
+    typer.echo(f"{len(lines)} of {len(lines) + len(left_out)} tasks of {folder} in {file}")
+
+
+def _write_lines(file: Path, lines: list[bytes]) -> None:
     try:
         replace_file(file, lines, private=False)
     except OSError as error:
         raise BadInputError(f"tasks file {file}: cannot be written, {error.strerror}; choose another place") from error
-    return typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
 
 
 def _write_directories(taskset: TaskSet, tasks: Sequence[Task], folder: Path) -> None:
@@ -111,8 +147,7 @@ def check(
     settings: Settings = context.obj
     sys.path.insert(0, str(Path.cwd()))
     options = GateOptions(seed=seed, levels=None if level is None else [level], count=count)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with ProgressBar(*columns, console=Console(stderr=True)) as bar:
+    with ProgressBar(*_COLUMNS, console=Console(stderr=True)) as bar:
         row = bar.add_task("check", total=None)
 
         def tell(progress: Progress) -> None:

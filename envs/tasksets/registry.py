@@ -1,10 +1,12 @@
 """Task sets by name: ours, and those that installed packages register under ``agent_layer.tasksets``."""
 
+from pathlib import Path
 from typing import Final, cast, get_args
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Holdout
 from envs.plug_ins import PlugIns
+from envs.tasksets.harbor import HarborTasks
 from envs.tasksets.taskset import TaskSet
 
 _OURS: Final = {
@@ -23,10 +25,12 @@ def open_taskset(name: str) -> TaskSet:
     """Return a task set.
 
     Args:
-        name: registered, or ``module:attribute`` of a task set or of a class that makes one.
+        name: registered, ``module:attribute`` of a task set or of a class that makes one, or a folder of Harbor tasks.
 
     Raises: BadInputError: there is none of this name, or what there is does not keep the protocol.
     """
+    if name not in list_taskset_names() and Path(name).is_dir():
+        return HarborTasks(Path(name))
     found = _TASKSETS.find(name)
     taskset = _make(name, cast("type[object]", found)) if isinstance(found, type) else found
     if missing := [one for one in _NEEDED if not hasattr(taskset, one)]:

@@ -31,6 +31,8 @@ from envs.sandbox.guest.warm_python import rehearse
 _DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a shell may have had this process's ancestors ignore."""
 _WATCH_SECONDS = 0.1
+_CLOCK_SECONDS = 0.02
+"""Clocks of files lag behind by a tick."""
 _KILLED_FIRST = b"1000"
 """Score with which the kernel kills a process for memory before any other."""
 _MAX_REAP_SECONDS = 2.0
@@ -55,6 +57,7 @@ class Server:
     def __init__(self, end: socket.socket, rules: Rules, oom_score: int) -> None:
         self._end = end
         self._rules = rules
+        self._began = time.time() - _CLOCK_SECONDS
         self._jobs: dict[int, _Job] = {}
         """By process id."""
         self._is_clean = True
@@ -110,6 +113,7 @@ class Server:
     def _start(self, fields: dict[str, object], descriptors: list[int]) -> None:
         number = cast("int", fields["id"])
         is_command = fields["job"] == "exec"
+        fields["began"] = self._began
         try:
             pid = self._use_spare(fields, descriptors) if is_command else None
             pid = pid or self._fork(lambda: _run(fields, descriptors, self._rules))

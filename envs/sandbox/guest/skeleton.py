@@ -160,7 +160,7 @@ def make_writable(workdir: str, disk_mb: int, files: int, *, user: int) -> dict[
     kernel.mount("tmpfs", WRITABLE, "tmpfs", flags, f"size={disk_mb}m,nr_inodes={files},mode=755")
     sources: dict[str, str] = {}
     for place, mode in ((workdir, 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777)):
-        sources[place] = f"{WRITABLE}/{place.strip('/').replace('/', '-')}"
+        sources[place] = f"{WRITABLE}/{place.strip('/').replace('/', '-') or 'top'}"
         make_owned(sources[place], mode, user)
     return sources
 

@@ -11,7 +11,7 @@ from envs.sandbox.spec import PROCESS_MEMORY, box_variables
 
 BOX_USER: Final = 1000
 """Number of the box's user inside."""
-_TAKEN: Final = ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "old", "proc", "run", "sbin", "tmp", "usr")
+_TAKEN: Final = ("", "bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "old", "proc", "run", "sbin", "tmp", "usr")
 _COVERED: Final = ("dev", "proc", "tmp")
 _SERVER_MB: Final = 16
 """Memory for the server of a box and for one small command."""

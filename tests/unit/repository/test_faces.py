@@ -47,6 +47,7 @@ PUBLIC = {
         "prepare_box",
     ),
     "envs.tasksets": ("Script", "TaskSet", "list_taskset_names", "open_taskset"),
+    "envs.tasksets.harbor": ("HarborTasks", "SeparateVerifier", "SharedVerifier", "Terminal", "nothing", "oracle"),
     "envs.tasksets.repair": (
         *("Repair", "RepairEnvironment", "RepairScorer", "independent", "near_miss", "reference"),
     ),
