@@ -109,8 +109,12 @@ def _rate(stack: Stack, one: _Set, change: Callable[[Task], Task] = lambda task:
         rates = [_play_round(stack, tasks, number) for number in range(NUM_ROUNDS + 1)][1:]
     rows = open_store(stack.settings).query(run=run, limit=1000).items
     print(f"{one.target}: {median(rates):.1f} episodes/s", file=sys.stderr, flush=True)
-    if wrong := [row.trajectory_id for row in rows if row.reward != 1.0]:
-        raise RuntimeError(f"{one.name}: expected rewards of 1, found others in {len(wrong)} such as {wrong[0]}")
+    if wrong := [row for row in rows if row.reward != 1.0]:
+        first = open_store(stack.settings).get(wrong[0].trajectory_id)
+        raise RuntimeError(
+            f"{one.name}: expected rewards of 1, found others in {len(wrong)} of {len(rows)}, such as"
+            f" {wrong[0].trajectory_id}: {first.outcome} {first.rewards}"
+        )
     return median(rates)
 
 

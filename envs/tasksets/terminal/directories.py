@@ -49,8 +49,8 @@ _DOCKERFILE: Final = """\
 FROM {image}
 WORKDIR {workdir}
 COPY files/ {workdir}/
-COPY prepare.sh /tmp/prepare.sh
-RUN bash -e /tmp/prepare.sh && rm /tmp/prepare.sh
+COPY prepare.sh {workdir}/.prepare.sh
+RUN bash -e .prepare.sh && rm .prepare.sh
 """
 _TEST_DOCKERFILE: Final = """\
 FROM {image}
