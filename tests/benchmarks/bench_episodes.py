@@ -60,10 +60,9 @@ SETS = (
 MODELLED = (
     _Set("arithmetic", "envs.tasksets.arithmetic:ArithmeticEnvironment", 80, 32, ""),
     _Set("search", "envs.tasksets.search.library:SearchEnvironment", 80, 32, ""),
-    _Set("repair", "envs.tasksets.repair:RepairEnvironment", 24, 8, ""),
     _Set("terminal", "envs.tasksets.terminal.terminal:TerminalEnvironment", 24, 8, ""),
 )
-"""The same with a scripted model: each turn is a captured call."""
+"""The same with a scripted model, where each turn is a captured call; prompts of repair are alike, so it has none."""
 
 
 def measure_episodes(directory: Path) -> list[Figure]:
