@@ -78,7 +78,7 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
         return _write_directories(opened, list(tasks), file)
     lines = [write_task_line(task, opened) for task in tasks]
     _write_lines(file, lines)
-    typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
+    return typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
 
 
 def import_folder(  # noqa: PLR0913  # options of a command are its arguments
