@@ -34,11 +34,16 @@ class Rules(NamedTuple):
     limits: Limits
     watched_bytes: int | None
     """Memory of all processes together, beyond which they are killed; None: a cgroup limits it."""
+    max_watches: int | None
+    """Descriptors that all ``epoll`` together may watch, of which the worker's user has a stock; None: it is not theirs.
+    """
     give_up_rights: Callable[[], None]
     """What a child does before it runs anything."""
     kill_others: Callable[[], None]
     """Kill every process of the box but this one."""
     list_processes: Callable[[], Iterator[int]]
+    proc: str = "/proc"
+    """Where the server sees them."""
     has_warm_python: bool = True
     """This interpreter is what commands of the box find as ``python3``."""
 

@@ -4,6 +4,7 @@ import ctypes
 import os
 import platform
 import signal
+import socket
 from typing import Final
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER = 0x20000, 0x4000000, 0x8000000, 0x10000000
@@ -62,6 +63,23 @@ def prctl(option: int, value: int, what: str) -> None:
 def unshare(flags: int) -> None:
     """Move this process into new namespaces."""
     _checked(_libc.unshare(flags), "unshare")
+
+
+def enter_user_namespace(user: int, proc: str = "/proc") -> None:
+    """Move this process into a user namespace of its own, whose only user is this process's; needs no privileges.
+
+    Whoever makes a user namespace has every capability over what belongs to namespaces made in it, from its own one.
+    So what must have none over the other namespaces of a box has to be in a user namespace that is no parent of theirs.
+
+    Args:
+        user: its number inside.
+        proc: where the kernel's view of processes can be written.
+    """
+    users = f"{user} {os.geteuid()} 1", f"{user} {os.getegid()} 1"
+    unshare(CLONE_NEWUSER)
+    for name, text in zip(("setgroups", "uid_map", "gid_map"), ("deny", *users), strict=True):
+        with open(f"{proc}/self/{name}", "w", encoding="utf-8") as file:  # others are imported, from an image here
+            file.write(text)
 
 
 def clone(flags: int) -> tuple[int, int]:
@@ -160,14 +178,11 @@ def set_host_name(name: str) -> None:
     _checked(_libc.sethostname(name.encode(), ctypes.c_size_t(len(name))), "sethostname")
 
 
-def raise_loopback(descriptor: int) -> None:
-    """Bring up ``lo`` in this network namespace.
-
-    Args:
-        descriptor: any socket of the internet family.
-    """
+def raise_loopback() -> None:
+    """Bring up ``lo`` in this network namespace."""
     request = ctypes.create_string_buffer(b"lo".ljust(16, b"\0") + _IFF_UP_AND_RUNNING.to_bytes(2, "little"), 40)
-    _checked(_libc.ioctl(descriptor, ctypes.c_ulong(_SIOCSIFFLAGS), request), "ifconfig lo up")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        _checked(_libc.ioctl(any_socket.fileno(), ctypes.c_ulong(_SIOCSIFFLAGS), request), "ifconfig lo up")
 
 
 def keep_capabilities(kept: tuple[int, ...]) -> None:

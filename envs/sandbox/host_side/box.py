@@ -70,7 +70,7 @@ class ServedSandbox:
         self.owner = owner
         self._connection = connection
         self._life = life
-        self._watch = BoxWatch(box=box_id, before=life.usage(), memory_mb=spec.resources.memory_mb)
+        self._watch = BoxWatch(box=box_id, before=life.usage())
         connection.on_lost = lambda: self._note_end("gone")
         self.ended: EndOfBox | None = None
         """Why it ended before it was closed; None: it has not."""
@@ -256,8 +256,7 @@ class ServedSandbox:
                 watch.before = watch.latest
 
     def _make_result(self, outcome: Outcome, cpu_seconds: int, before: CgroupUsage, after: CgroupUsage) -> ExecResult:
-        memory_mb = self.spec.resources.memory_mb
-        return make_result(outcome, cpu_seconds, memory_mb, before, after, ended=self.ended)
+        return make_result(outcome, cpu_seconds, before, after, ended=self.ended)
 
     def _note_end(self, how: Literal["gone", "stuck"], cpu_before: float | None = None) -> None:
         if self.ended is None and self._ending is None:

@@ -21,6 +21,8 @@ _OPTIONAL: Final = ("cpu", "cpuacct")
 _PERIOD_US: Final = 100_000
 _OWN_PROCESSES: Final = 3
 """Processes of the box itself, beside what the spec allows."""
+_SOCKET_SHARE: Final = 8
+"""Part of the memory that buffers of TCP and UDP may have beside it: version 1 counts them apart, or not at all."""
 _PREFIX: Final = "agent-layer-"
 _MAX_REMOVAL_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.002
@@ -32,7 +34,7 @@ class CgroupUsage(msgspec.Struct, frozen=True, kw_only=True):
     oom_kills: int | None = None
     """Processes that the kernel killed for memory, the box's own or the machine's."""
     memory_hits: int | None = None
-    """Times that the box was at its own limit of memory, and nothing could be freed; version 1 counts none."""
+    """Times that the box was at its own limit of memory: version 2 counts those in which nothing could be freed."""
     cpu_seconds: float | None = None
     peak_memory_mb: float | None = None
 
@@ -60,6 +62,8 @@ class Cgroup:
         else:
             self._write("memory", "memory.limit_in_bytes", str(memory))
             self._write("memory", "memory.memsw.limit_in_bytes", str(memory), is_needed=False)
+            sockets = str(memory // _SOCKET_SHARE)
+            self._write("memory", "memory.kmem.tcp.limit_in_bytes", sockets, is_needed=False)
             self._write("cpu", "cpu.cfs_period_us", str(_PERIOD_US), is_needed=False)
             self._write("cpu", "cpu.cfs_quota_us", str(quota_us), is_needed=False)
         self._write("pids", "pids.max", str(processes))
@@ -79,6 +83,9 @@ class Cgroup:
             events, used_ns = self._pairs("memory", "memory.oom_control"), self._number("cpuacct", "cpuacct.usage")
             cpu_seconds = None if used_ns is None else used_ns / 1e9
             peak = self._number("memory", "memory.max_usage_in_bytes")
+            hits = [self._number("memory", f"memory.{name}failcnt") for name in ("", "memsw.")]
+            if hits[0] is not None:
+                events["oom"] = sum(one or 0 for one in hits)  # with equal limits, the second is hit first
         return CgroupUsage(
             oom_kills=events.get("oom_kill"),
             memory_hits=events.get("oom"),

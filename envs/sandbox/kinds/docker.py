@@ -289,6 +289,7 @@ def _rules(spec: SandboxSpec, user: int, *, has_cgroup: bool) -> dict[str, objec
             "memory_bytes": None if has_cgroup else PROCESS_MEMORY * memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,
+        "max_watches": None,
         "user": user,
         "has_image": spec.image != HOST_IMAGE,
         "writable": [spec.workdir, "/tmp", "/dev/shm"],

@@ -154,7 +154,6 @@ def _rules(spec: SandboxSpec, *, has_cgroup: bool) -> dict[str, object]:
     has_image = spec.image != HOST_IMAGE
     return {
         **box_rules(spec, has_cgroup=has_cgroup),
-        "is_alone": not has_own_users(),
         "writable": ["/"] if has_image else [spec.workdir, "/tmp", "/dev/shm"],
     }
 

@@ -17,8 +17,10 @@ import msgspec
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.infra import BusyClock
 from agent_layer.schema.sandbox import EndOfBox, ExecResult, Sandbox, SandboxSpec, SandboxUsage
+from envs.channel import MAX_MESSAGE_LENGTH
 from envs.sandbox.patterns import expand_patterns
 from envs.sandbox.requests import Exec, Unpack, Write
+from envs.sandbox.supervisor.budget import ByteBudget
 from envs.sandbox.supervisor.messages import BoxCall, BoxFacts, CollectedFiles, CommandTime
 
 T = TypeVar("T")
@@ -147,11 +149,15 @@ class Owner:
         token: the lease token.
         task: id of its task, for people.
         on_lost: called once when its box ends before the attempt has.
+        requests: memory that requests of all attempts share.
     """
 
-    def __init__(self, token: str, task: str, on_lost: Callable[["Owner"], None]) -> None:
+    def __init__(self, token: str, task: str, on_lost: Callable[["Owner"], None], requests: ByteBudget) -> None:
         self.token = token
         self.task = task
+        self.requests = ByteBudget(MAX_MESSAGE_LENGTH, requests)
+        self.results = ByteBudget(2 * MAX_MESSAGE_LENGTH)
+        self.num_clients = 0
         self.agent: Grant | None = None
         self.box: Sandbox | None = None
         self.scorers: set[Grant] = set()
