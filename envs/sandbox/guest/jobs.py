@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
+from envs.sandbox.guest.counts import SocketMemory
 from envs.sandbox.guest.lockdown import Limits, limit_cpu, set_limits
 from envs.sandbox.guest.warm_python import find_snippet, run_snippet
 
@@ -44,6 +45,8 @@ class Rules(NamedTuple):
     list_processes: Callable[[], Iterator[int]]
     proc: str = "/proc"
     """Where the server sees them."""
+    sockets: SocketMemory | None = None
+    """Sockets whose memory is watched too."""
     has_warm_python: bool = True
     """This interpreter is what commands of the box find as ``python3``."""
 

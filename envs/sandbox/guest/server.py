@@ -213,7 +213,8 @@ class Server:
 
     def _watch(self) -> None:  # kept: serve names what it does
         """Kill all children when their processes together pass a limit that nothing else counts."""
-        rules, used, num_watches = self._rules, 0, 0
+        rules, num_watches = self._rules, 0
+        used = 0 if rules.sockets is None else rules.sockets.count_bytes()
         for pid in rules.list_processes():
             used += max(0, resident_bytes(pid, rules.proc) - self._base_bytes)
             if rules.max_watches is not None and num_watches <= rules.max_watches:

@@ -172,7 +172,7 @@ def open_process_view() -> int:
 
     That of its commands shows only what is dumpable, which a process decides itself.
     """
-    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    mount_proc("/proc", ("subset=pid",))
     try:
         return os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     finally:
@@ -211,10 +211,15 @@ def make_workdir(root: str, workdir: str, user: int) -> None:
             make_owned(place, 0o755, user)
 
 
-def mount_proc(target: str) -> None:
-    """Mount a view of the box's own processes, without what is the machine's where the kernel can leave it out."""
+def mount_proc(target: str, wanted: Sequence[str] = ("subset=pid,hidepid=invisible", "hidepid=2")) -> None:
+    """Mount a view of the box's own processes, without what is the machine's where the kernel can leave it out.
+
+    Args:
+        target: where.
+        wanted: options, of which the first take effect that the kernel knows.
+    """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    for options in ("subset=pid,hidepid=invisible", "hidepid=2", None):
+    for options in wanted:
         with suppress(OSError):
             kernel.mount("proc", target, "proc", flags, options)
             return

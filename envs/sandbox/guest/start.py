@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import cast
 
 from envs.sandbox.guest import kernel
+from envs.sandbox.guest.counts import SocketMemory
 from envs.sandbox.guest.jobs import Rules
 from envs.sandbox.guest.keeper import (
     end_everything,
@@ -281,6 +282,7 @@ def _serve_container(address: str) -> None:
         give_up_rights=lambda: give_up_rights(user),
         kill_others=kill_others,
         list_processes=list_processes,
+        sockets=None if fields["watched_bytes"] is None else SocketMemory(),
         has_warm_python=not fields["has_image"],
     )
     oom_score = open_oom_score()

@@ -20,6 +20,7 @@ from typing import NoReturn, cast
 
 from envs.sandbox.guest import kernel
 from envs.sandbox.guest.bubblewrap import enter_session
+from envs.sandbox.guest.counts import SocketMemory
 from envs.sandbox.guest.jobs import Rules
 from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
 from envs.sandbox.guest.packets import Packet, describe_error, receive_packet, send_packet
@@ -133,7 +134,8 @@ def _set_up(config: dict[str, object], proc: str) -> Rules:
     workdir, disk_mb = cast("str", config["workdir"]), cast("int", config["disk_mb"])
     files, has_image = cast("int", config["files"]), bool(config.get("has_image"))
     owner = 0 if is_alone else user
-    view = f"/proc/self/fd/{open_process_view()}"
+    is_watched = (config["watched_bytes"], config["max_watches"]) != (None, None)
+    view = f"/proc/self/fd/{open_process_view()}" if is_watched else "/proc"
     if "bubblewrap" in config:
         program, mounts = cast("str", config["bubblewrap"]), cast("list[str]", config["mounts"])
         enter_session(program, workdir, disk_mb, files, user=owner, has_image=has_image, mounts=mounts)
@@ -153,5 +155,6 @@ def _set_up(config: dict[str, object], proc: str) -> Rules:
         kill_others=kill_others,
         list_processes=lambda: list_processes(view),
         proc=view,
+        sockets=SocketMemory() if is_watched else None,
         has_warm_python=not has_image,
     )
