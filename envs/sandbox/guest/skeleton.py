@@ -14,7 +14,7 @@ WRITABLE = "/run"
 """File system of a box's own; parts of it appear in other places."""
 IMAGE = "/image"
 USER = 1000
-SOCKET_BUFFERS = {"tcp_rmem": "4096 65536 262144", "tcp_wmem": "4096 16384 262144"}
+SOCKET_BUFFERS = {"tcp_rmem": "4096 65536 131072", "tcp_wmem": "4096 16384 65536"}
 """Smallest, first and largest buffer in bytes; the machine may allow 32 MB, which cgroups of version 1 do not count."""
 HOST_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DEVICES = ("null", "zero", "full", "random", "urandom")

@@ -34,9 +34,10 @@ class CgroupUsage(msgspec.Struct, frozen=True, kw_only=True):
     oom_kills: int | None = None
     """Processes that the kernel killed for memory, the box's own or the machine's."""
     memory_hits: int | None = None
-    """Times that the box was at its own limit of memory: version 2 counts those in which nothing could be freed."""
+    """Times that the box was at its own limit of memory, and nothing could be freed; version 1 counts none."""
     cpu_seconds: float | None = None
     peak_memory_mb: float | None = None
+    """Since the box began; with version 1 since ``forget_peak``."""
 
 
 class Cgroup:
@@ -73,6 +74,11 @@ class Cgroup:
         for directory in self.directories:
             (directory / "cgroup.procs").write_text(str(pid))
 
+    def forget_peak(self) -> None:
+        """Begin a new peak where only that shows whether the limit was hit; it has been before, if it ever was."""
+        if not self._is_version_2:
+            self._write("memory", "memory.max_usage_in_bytes", "0", is_needed=False)
+
     def usage(self) -> CgroupUsage:
         """Return what it has used."""
         if self._is_version_2:
@@ -83,9 +89,6 @@ class Cgroup:
             events, used_ns = self._pairs("memory", "memory.oom_control"), self._number("cpuacct", "cpuacct.usage")
             cpu_seconds = None if used_ns is None else used_ns / 1e9
             peak = self._number("memory", "memory.max_usage_in_bytes")
-            hits = [self._number("memory", f"memory.{name}failcnt") for name in ("", "memsw.")]
-            if hits[0] is not None:
-                events["oom"] = sum(one or 0 for one in hits)  # with equal limits, the second is hit first
         return CgroupUsage(
             oom_kills=events.get("oom_kill"),
             memory_hits=events.get("oom"),

@@ -18,6 +18,8 @@ from envs.sandbox.host_side.cgroups import CgroupUsage
 
 How: TypeAlias = Literal["gone", "stuck"]
 """The connection of its server broke; or the server did not kill a command in time."""
+_PEAK_SLACK_MB: Final = 1.0
+"""The kernel accounts in batches."""
 _BUSY: Final = 0.5
 """Share of its CPU that a box used while it was stuck, from which on its own processes kept its server waiting."""
 
@@ -30,18 +32,23 @@ class BoxWatch(msgspec.Struct, kw_only=True):
     """What it had used when the first of the commands that run began, or when the last one had ended."""
     latest: CgroupUsage = CgroupUsage()
     """What it had used when its last command had ended."""
+    memory_mb: int
     num_running: int = 0
     """Commands of its user; the server's work on files is none."""
 
 
-def blame_for_kill(before: CgroupUsage, after: CgroupUsage) -> Literal["policy", "infra"] | None:
+def blame_for_kill(before: CgroupUsage, after: CgroupUsage, memory_mb: int) -> Literal["policy", "infra"] | None:
     """Return whose fault it was that the kernel killed for memory in a box; None: it did not, or does not count it.
 
     It kills in a box that is at its own limit, and anywhere when the machine, or a group above, is at its.
     """
     if before.oom_kills is None or after.oom_kills is None or after.oom_kills <= before.oom_kills:
         return None
-    return "policy" if (after.memory_hits or 0) > (before.memory_hits or 0) else "infra"
+    if before.memory_hits is None or after.memory_hits is None:  # version 1, where the peak shows it
+        is_own = after.peak_memory_mb is None or after.peak_memory_mb >= memory_mb - _PEAK_SLACK_MB
+    else:
+        is_own = after.memory_hits > before.memory_hits
+    return "policy" if is_own else "infra"
 
 
 def judge_end(watch: BoxWatch, after: CgroupUsage, how: How, *, cpu_before: float | None, cpu_limit: float) -> EndOfBox:
@@ -55,7 +62,7 @@ def judge_end(watch: BoxWatch, after: CgroupUsage, how: How, *, cpu_before: floa
         cpu_limit: CPU seconds that it could use from then on.
     """
     busy_seconds = None if after.cpu_seconds is None or cpu_before is None else after.cpu_seconds - cpu_before
-    blame = blame_for_kill(watch.before, after)
+    blame = blame_for_kill(watch.before, after, watch.memory_mb)
     if blame == "policy":
         cause, reason, why = "policy", "memory", "its commands used up its memory, so that the kernel ended it"
     elif how == "stuck" and busy_seconds is not None and busy_seconds >= _BUSY * cpu_limit:

@@ -30,6 +30,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def make_result(
     outcome: Outcome,
     cpu_limit_seconds: int,
+    memory_mb: int,
     before: CgroupUsage | None = None,
     after: CgroupUsage | None = None,
     *,
@@ -40,6 +41,7 @@ def make_result(
     Args:
         outcome: of its job.
         cpu_limit_seconds: CPU time after which the kernel killed it.
+        memory_mb: limit of its box.
         before: what the box had used when it started; None: not known.
         after: what the box had used when it had ended.
         ended: why the box has ended; None: it has not.
@@ -50,7 +52,7 @@ def make_result(
     if reply is None and not outcome.cut:
         status = "oom" if ended is not None and ended.cause == "policy" else "gone"
     elif reply is not None and reply.status and not outcome.cut and not reply.oom:
-        status = _KILLED_BY[blame] if (blame := blame_for_kill(before, after)) else status
+        status = _KILLED_BY[blame] if (blame := blame_for_kill(before, after, memory_mb)) else status
     cpu_seconds, peak = after.cpu_seconds, after.peak_memory_mb
     exit_code: int | None = None
     if reply is not None:

@@ -23,7 +23,7 @@ from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, Sandbox, SandboxSp
 from agent_layer.settings import load_settings
 from envs.sandbox.archive import pack_programs
 from envs.sandbox.guest.packets import send_packet
-from envs.sandbox.host_side.cgroups import Cgroup, CgroupUsage, find_cgroup
+from envs.sandbox.host_side.cgroups import Cgroup, find_cgroup
 from envs.sandbox.host_side.connection import BoxConnection, check_ready
 from envs.sandbox.host_side.host_root import HIDING_OPTIONS, list_host_binds
 from envs.sandbox.host_side.kind import ServedKind
@@ -164,10 +164,6 @@ class _BoxHandle:
     async def end(self) -> None:
         """Have the daemon kill and remove it."""
         await self._daemon.remove(self._container)
-
-    def usage(self) -> CgroupUsage:
-        """Return what its cgroup counts."""
-        return CgroupUsage() if self.cgroup is None else self.cgroup.usage()
 
 
 def _socket_path(address: str) -> str:
