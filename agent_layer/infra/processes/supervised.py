@@ -32,7 +32,6 @@ _POLL_SECONDS = 0.05
 _TAIL_LINES = 8
 MAX_LOG_BYTES = 16 << 20
 """A longer log continues from nothing; its end goes into a file beside it."""
-_PIECE_BYTES = 1 << 16
 _ORDERED = b"."
 """Written into the lifeline of a command whose starter is there to wait for it."""
 
@@ -174,8 +173,7 @@ def bound_log(descriptor: int, max_bytes: int = MAX_LOG_BYTES) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         with open(path, "rb") as log, open(f"{path}.1", "wb", opener=open_private) as older:
             log.seek(size - max_bytes)
-            for _ in range(max_bytes // _PIECE_BYTES):  # it grows meanwhile
-                older.write(log.read(_PIECE_BYTES))
+            older.write(log.read(max_bytes))  # no more: it grows meanwhile
     os.ftruncate(descriptor, 0)
 
 

@@ -43,8 +43,6 @@ class Rules(NamedTuple):
     kill_others: Callable[[], None]
     """Kill every process of the box but this one."""
     list_processes: Callable[[], Iterator[int]]
-    proc: str = "/proc"
-    """Where the server sees them."""
     sockets: SocketMemory | None = None
     """Sockets whose memory is watched too."""
     has_warm_python: bool = True

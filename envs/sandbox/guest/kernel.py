@@ -13,7 +13,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 4096, 8192, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
-CAP_KILL, CAP_SETGID, CAP_SETUID = 5, 6, 7
+CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_PTRACE = 5, 6, 7, 19
 _LAST_CAPABILITY: Final = 63
 _CLONE_PIDFD: Final = 0x1000
 _MNT_DETACH: Final = 2
@@ -22,8 +22,8 @@ _CAPABILITY_VERSION: Final = 0x20080522
 
 MACHINE: Final = platform.machine()
 _NUMBERS: Final = {
-    "x86_64": {"pivot_root": 155, "clone": 56, "seccomp": 317, "capset": 126},
-    "aarch64": {"pivot_root": 41, "clone": 220, "seccomp": 277, "capset": 91},
+    "x86_64": {"pivot_root": 155, "clone": 56, "seccomp": 317, "capget": 125, "capset": 126},
+    "aarch64": {"pivot_root": 41, "clone": 220, "seccomp": 277, "capget": 90, "capset": 91},
 }
 """Numbers of system calls that C libraries have no function for; later ones are the same on every machine."""
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
@@ -186,9 +186,10 @@ def raise_loopback() -> None:
 
 
 def keep_capabilities(kept: tuple[int, ...]) -> None:
-    """Drop all other capabilities of this process; programs that it executes can gain none."""
-    mask = sum(1 << one for one in kept)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    """Drop all capabilities of this process but those of these that it has; programs that it executes can gain none."""
+    header, data = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    _syscall("capget", _number("capget"), header, data)
+    mask = sum(1 << one for one in kept) & data[1]
     data = (ctypes.c_uint32 * 6)(mask, mask, 0, 0, 0, 0)  # effective, permitted, inheritable; then the higher bits
     _syscall("capset", _number("capset"), header, data)
 

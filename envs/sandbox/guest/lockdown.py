@@ -46,28 +46,28 @@ class Limits(NamedTuple):
 _STARTING_CHILDREN = (kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID)
 
 
-def seal_server(writable: list[str], user: int, proc: str = "/proc") -> list[str]:
+def seal_server(writable: list[str], user: int) -> list[str]:
     """Lock this process and all its future children down, except what starting children takes.
 
     Args:
         writable: directories that stay writable.
-        user: of the children; where it is this process's, starting them takes no capabilities.
-        proc: this process's own view of processes.
+        user: of the children. Where it is this process's, what they may not do to it is decided by capabilities that
+            this process has and they have not, and one of them shows it those of its children that are not dumpable.
 
     Returns: what this kernel has no means for.
     """
     missing: list[str] = []
     kernel.drop_bounding_set()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
-    if not _restrict_by_landlock(writable, proc):
+    if not _restrict_by_landlock(writable):
         missing.append("landlock")
-    kernel.keep_capabilities(() if os.getuid() == user else _STARTING_CHILDREN)
+    kernel.keep_capabilities((*_STARTING_CHILDREN, *((kernel.CAP_SYS_PTRACE,) if os.getuid() == user else ())))
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
     kernel.install_filter(FILTER)
     return missing
 
 
-def _restrict_by_landlock(writable: list[str], proc: str) -> bool:
+def _restrict_by_landlock(writable: list[str]) -> bool:
     version = kernel.landlock_version()
     if not version:
         return False
@@ -75,9 +75,8 @@ def _restrict_by_landlock(writable: list[str], proc: str) -> bool:
     rules = {
         "/": _READ,
         "/dev": _READ | _WRITE_FILE | _TRUNCATE | _DEVICE_CONTROL,
-        "/proc": _READ,  # not their own oom_score_adj
-        proc: _READ,
-    }
+        "/proc": _READ,
+    }  # not their own oom_score_adj
     rules |= dict.fromkeys(writable, rights)
     kernel.restrict_files(rights, _ALL_SCOPES if version >= _SCOPES_SINCE else 0, rules)
     return True

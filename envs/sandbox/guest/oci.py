@@ -86,7 +86,7 @@ def run_container(
         "ociVersion": "1.0.2",
         "hostname": "box",
         "root": {"path": _ROOT, "readonly": image is None},
-        "mounts": [*mounts, *_own_mounts(hides=bool(user))],
+        "mounts": [*mounts, *_own_mounts()],
         "process": {
             "terminal": False,
             "cwd": "/",
@@ -146,13 +146,8 @@ def _mount_image(image: int, workdir: str, user: int, *, is_tree: bool) -> None:
     make_workdir(_ROOT, workdir, user)
 
 
-def _own_mounts(*, hides: bool) -> list[dict[str, object]]:
-    """Return what no image has.
-
-    Args:
-        hides: commands see no process that is not dumpable, as the server is; nor would a server of the same user.
-    """
-    proc = ["nosuid", "nodev", "noexec", "subset=pid", *(["hidepid=invisible"] if hides else [])]
+def _own_mounts() -> list[dict[str, object]]:
+    proc = ["nosuid", "nodev", "noexec", "subset=pid", "hidepid=invisible"]
     device = ["nosuid", "noexec", "ro", "mode=755", "size=64k"]
     return [
         {"destination": "/proc", "type": "proc", "source": "proc", "options": proc},

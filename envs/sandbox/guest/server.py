@@ -61,7 +61,7 @@ class Server:
         """No command has run, so that none has left anything."""
         self._spare: int | None = None
         self._spare_end: socket.socket | None = None
-        self._base_bytes = resident_bytes(os.getpid(), rules.proc)
+        self._base_bytes = resident_bytes(os.getpid())
         self._oom_score = oom_score
         self._own_score = os.read(oom_score, 8)
         self._exits, self._exits_writer = os.pipe()
@@ -216,9 +216,9 @@ class Server:
         rules, num_watches = self._rules, 0
         used = 0 if rules.sockets is None else rules.sockets.count_bytes()
         for pid in rules.list_processes():
-            used += max(0, resident_bytes(pid, rules.proc) - self._base_bytes)
+            used += max(0, resident_bytes(pid) - self._base_bytes)
             if rules.max_watches is not None and num_watches <= rules.max_watches:
-                num_watches += count_watches(pid, rules.proc, rules.max_watches)
+                num_watches += count_watches(pid, rules.max_watches)
         is_full = rules.watched_bytes is not None and used > rules.watched_bytes
         if is_full or (rules.max_watches is not None and num_watches > rules.max_watches):
             for pid, job in self._jobs.items():
@@ -260,13 +260,9 @@ def kill_others() -> None:
         os.kill(-1, signal.SIGKILL)
 
 
-def list_processes(proc: str = "/proc") -> Iterator[int]:
-    """Yield every other process of a box whose first process this one is.
-
-    Args:
-        proc: where they are seen.
-    """
+def list_processes() -> Iterator[int]:
+    """Yield every other process of a box whose first process this one is."""
     own = os.getpid()
-    for name in os.listdir(proc):
+    for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != own:
             yield int(name)

@@ -167,18 +167,6 @@ def make_writable(workdir: str, disk_mb: int, files: int, *, user: int) -> dict[
     return sources
 
 
-def open_process_view() -> int:
-    """Return a descriptor of a view of all processes of the box, which is nowhere in it.
-
-    That of its commands shows only what is dumpable, which a process decides itself.
-    """
-    mount_proc("/proc", ("subset=pid",))
-    try:
-        return os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    finally:
-        kernel.unmount("/proc")
-
-
 def limit_socket_buffers(proc: str) -> None:
     """Bound what each TCP socket of this network namespace can hold unread, as far as the machine lets it.
 
@@ -211,15 +199,10 @@ def make_workdir(root: str, workdir: str, user: int) -> None:
             make_owned(place, 0o755, user)
 
 
-def mount_proc(target: str, wanted: Sequence[str] = ("subset=pid,hidepid=invisible", "hidepid=2")) -> None:
-    """Mount a view of the box's own processes, without what is the machine's where the kernel can leave it out.
-
-    Args:
-        target: where.
-        wanted: options, of which the first take effect that the kernel knows.
-    """
+def mount_proc(target: str) -> None:
+    """Mount a view of the box's own processes, without what is the machine's where the kernel can leave it out."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    for options in wanted:
+    for options in ("subset=pid,hidepid=invisible", "hidepid=2", None):
         with suppress(OSError):
             kernel.mount("proc", target, "proc", flags, options)
             return

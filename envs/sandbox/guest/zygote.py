@@ -25,7 +25,7 @@ from envs.sandbox.guest.jobs import Rules
 from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
 from envs.sandbox.guest.packets import Packet, describe_error, receive_packet, send_packet
 from envs.sandbox.guest.server import Server, kill_others, list_processes, open_oom_score
-from envs.sandbox.guest.skeleton import build_skeleton, enter_box, limit_socket_buffers, open_process_view
+from envs.sandbox.guest.skeleton import build_skeleton, enter_box, limit_socket_buffers
 
 _WARM = (
     *("argparse", "ast", "base64", "bisect", "collections", "contextlib", "copy", "csv", "dataclasses", "datetime"),
@@ -109,7 +109,7 @@ def _become_box(zygote_end: socket.socket, box_end: int, mapped: int, config: di
                 writable = (
                     ["/"] if config.get("has_image") else [cast("str", config["workdir"]), "/tmp", "/dev/shm", "/run"]
                 )
-                missing = seal_server(writable, cast("int", config["user"]), rules.proc)
+                missing = seal_server(writable, cast("int", config["user"]))
                 Server(end, rules, oom_score).serve(missing)
                 code = 0
         except OSError as error:
@@ -134,8 +134,6 @@ def _set_up(config: dict[str, object], proc: str) -> Rules:
     workdir, disk_mb = cast("str", config["workdir"]), cast("int", config["disk_mb"])
     files, has_image = cast("int", config["files"]), bool(config.get("has_image"))
     owner = 0 if is_alone else user
-    is_watched = (config["watched_bytes"], config["max_watches"]) != (None, None)
-    view = f"/proc/self/fd/{open_process_view()}" if is_watched else "/proc"
     if "bubblewrap" in config:
         program, mounts = cast("str", config["bubblewrap"]), cast("list[str]", config["mounts"])
         enter_session(program, workdir, disk_mb, files, user=owner, has_image=has_image, mounts=mounts)
@@ -153,8 +151,7 @@ def _set_up(config: dict[str, object], proc: str) -> Rules:
         max_watches=cast("int | None", config["max_watches"]),
         give_up_rights=lambda: give_up_rights(user),
         kill_others=kill_others,
-        list_processes=lambda: list_processes(view),
-        proc=view,
-        sockets=SocketMemory() if is_watched else None,
+        list_processes=list_processes,
+        sockets=None if config["watched_bytes"] is None else SocketMemory(),
         has_warm_python=not has_image,
     )

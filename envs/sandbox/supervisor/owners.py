@@ -156,7 +156,7 @@ class Owner:
         self.token = token
         self.task = task
         self.requests = ByteBudget(MAX_MESSAGE_LENGTH, requests)
-        self.results = ByteBudget(2 * MAX_MESSAGE_LENGTH)
+        self.results = ByteBudget(MAX_MESSAGE_LENGTH)
         self.num_clients = 0
         self.agent: Grant | None = None
         self.box: Sandbox | None = None

@@ -56,13 +56,13 @@ for number in range(NUM_PROCESSES):
             os._exit(0)
     children.append(child)
 total, grown_at = 0, time.monotonic()
-while time.monotonic() < grown_at + 0.3:
+while time.monotonic() < grown_at + (0.3 if total else 5):
     before = total
     total = sum(int.from_bytes(totals[8 * one : 8 * one + 8], "little") for one in range(NUM_PROCESSES))
     if total > LIMIT:
         escaped(f"{total >> 20} MB")
         break
-    grown_at = time.monotonic() if total > before or not total else grown_at
+    grown_at = time.monotonic() if total > before else grown_at
     time.sleep(0.02)
 print("held", total >> 20)
 for child in children:
