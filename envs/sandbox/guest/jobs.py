@@ -36,7 +36,7 @@ class Rules(NamedTuple):
     watched_bytes: int | None
     """Memory of all processes together, beyond which they are killed; None: a cgroup limits it."""
     max_watches: int | None
-    """Descriptors that all ``epoll`` together may watch, of which the worker's user has a stock; None: it is not theirs.
+    """Descriptors that all ``epoll`` together may watch, which the kernel counts for the worker's user; None: it does not.
     """
     give_up_rights: Callable[[], None]
     """What a child does before it runs anything."""

@@ -44,15 +44,16 @@ class Limits(NamedTuple):
 
 
 _STARTING_CHILDREN = (kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID)
+_COUNTING_CHILDREN = (kernel.CAP_SYS_PTRACE,)
+"""To see what children of the same user hold that are not dumpable. They have none, and so may neither look into the
+server nor change how it is scheduled."""
 
 
-def seal_server(writable: list[str], user: int) -> list[str]:
+def seal_server(writable: list[str]) -> list[str]:
     """Lock this process and all its future children down, except what starting children takes.
 
     Args:
         writable: directories that stay writable.
-        user: of the children. Where it is this process's, what they may not do to it is decided by capabilities that
-            this process has and they have not, and one of them shows it those of its children that are not dumpable.
 
     Returns: what this kernel has no means for.
     """
@@ -61,7 +62,7 @@ def seal_server(writable: list[str], user: int) -> list[str]:
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
     if not _restrict_by_landlock(writable):
         missing.append("landlock")
-    kernel.keep_capabilities((*_STARTING_CHILDREN, *((kernel.CAP_SYS_PTRACE,) if os.getuid() == user else ())))
+    kernel.keep_capabilities(_COUNTING_CHILDREN if os.getuid() else _STARTING_CHILDREN)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
     kernel.install_filter(FILTER)
     return missing

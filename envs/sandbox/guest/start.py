@@ -290,7 +290,7 @@ def _serve_container(address: str) -> None:
         if fields.get("is_alone"):  # the runtime's container has root only
             kernel.enter_user_namespace(user)
         os.chdir(rules.workdir)
-        missing = seal_server(cast("list[str]", fields["writable"]), user)
+        missing = seal_server(cast("list[str]", fields["writable"]))
     except OSError as error:
         send_packet(end, {"error": describe_error(error)})
         return

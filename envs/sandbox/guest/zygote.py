@@ -109,7 +109,7 @@ def _become_box(zygote_end: socket.socket, box_end: int, mapped: int, config: di
                 writable = (
                     ["/"] if config.get("has_image") else [cast("str", config["workdir"]), "/tmp", "/dev/shm", "/run"]
                 )
-                missing = seal_server(writable, cast("int", config["user"]))
+                missing = seal_server(writable)
                 Server(end, rules, oom_score).serve(missing)
                 code = 0
         except OSError as error:

@@ -3,7 +3,7 @@
 import mmap
 import select
 
-if not FACTS["user"]:  # boxes of root have users of their own
+if not FACTS["user"]:  # boxes of root do not have the worker's user, and cgroups count this memory
     sys.exit()
 NUM_PROCESSES = 40
 totals = mmap.mmap(-1, 8 * NUM_PROCESSES)
