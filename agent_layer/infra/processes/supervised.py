@@ -32,6 +32,7 @@ _POLL_SECONDS = 0.05
 _TAIL_LINES = 8
 MAX_LOG_BYTES = 16 << 20
 """A longer log continues from nothing; its end goes into a file beside it."""
+_COPY_TURNS = 4
 _ORDERED = b"."
 """Written into the lifeline of a command whose starter is there to wait for it."""
 
@@ -160,11 +161,9 @@ def supervise(
 def bound_log(descriptor: int, max_bytes: int = MAX_LOG_BYTES) -> None:
     """Empty a file that has grown beyond a size, and keep its end beside it as ``LOG.1``.
 
-    What is written in between is lost: the writers are neither stopped nor told.
-
     Args:
-        descriptor: of the file, which its writers append to.
-        max_bytes: size of each of both files.
+        descriptor: of the file, which its writers append to; they are neither stopped nor told.
+        max_bytes: size of the file; that of the other one is a few times as large if they write all the time.
     """
     size = os.fstat(descriptor).st_size
     if size <= max_bytes:
@@ -173,7 +172,10 @@ def bound_log(descriptor: int, max_bytes: int = MAX_LOG_BYTES) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         with open(path, "rb") as log, open(f"{path}.1", "wb", opener=open_private) as older:
             log.seek(size - max_bytes)
-            older.write(log.read(max_bytes))  # no more: it grows meanwhile
+            for _ in range(_COPY_TURNS):  # it grows meanwhile, by less each time
+                if not (piece := log.read(max_bytes)):
+                    break
+                older.write(piece)
     os.ftruncate(descriptor, 0)
 
 
