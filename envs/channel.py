@@ -38,7 +38,7 @@ class Room(Protocol):
         ...
 
     def release(self, num_bytes: int, /) -> None:
-        """Give it back."""
+        """Return it."""
         ...
 
 

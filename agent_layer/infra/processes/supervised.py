@@ -1,7 +1,7 @@
 """Child processes that end when their starter ends, even if the starter is killed.
 
-``python -m agent_layer.infra.processes.supervised [--grace=SECONDS] … COMMAND …`` runs the command in a process group of
-its own. It ends the group when its own standard input closes (the kernel closes it for a parent that is killed), on
+``python -m agent_layer.infra.processes.supervised [--grace=SECONDS] … COMMAND …`` runs the command in a process group
+of its own. It ends the group when its own standard input closes (the kernel closes it for a parent that is killed), on
 SIGTERM, or when the command ends. Meanwhile it bounds the log to which the command's output goes. Further options:
 
     --orphan=SECONDS   in place of --grace, where the parent was killed: it wrote nothing before the end
@@ -169,8 +169,8 @@ def bound_log(descriptor: int, max_bytes: int = MAX_LOG_BYTES) -> None:
     if size <= max_bytes:
         return
     with suppress(OSError):  # a log that was removed has no place any more
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
-        with open(path, "rb") as log, open(f"{path}.1", "wb", opener=open_private) as older:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        with path.open("rb") as log, open(f"{path}.1", "wb", opener=open_private) as older:
             log.seek(size - max_bytes)
             for _ in range(_COPY_TURNS):  # it grows meanwhile, by less each time
                 if not (piece := log.read(max_bytes)):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST_DUMP, _ERROR, _DONE = 4, 20, 0x301, 2, 3
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
 _UNIX_REQUEST = struct.pack("=BBHIIIQ", socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, 0x30, 0)
-"""Of any state; length of the queue, and memory."""
+"""Asks for sockets of any state, their queues and their memory."""
 _INET_REQUESTS = [
     struct.pack("=BBBBI48x", family, protocol, 0x40, 0, 0xFFFFFFFF)
     for family in (socket.AF_INET, socket.AF_INET6)
@@ -21,7 +21,7 @@ _MAX_ANSWER_LENGTH = 1 << 16
 _ANSWER_SECONDS = 1.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FEW_DESCRIPTORS = 32
-"""With as many, half of them watching the other half, all processes of a box stay below what it may watch."""
+"""Number with which, half of them watching the other half, all processes of a box stay below what it may watch."""
 
 
 def resident_bytes(pid: int) -> int:
@@ -83,7 +83,7 @@ class SocketMemory:
 
 
 def _held_bytes(answer: bytes) -> int:
-    """Return what one socket holds: what it was sent and has not read, and what it sent and nobody has read."""
+    """Return what one socket holds: what it has not read yet, and what it sent that is not read yet."""
     family, held = answer[0], 0
     at = _UNIX_ATTRIBUTES_AT if family == socket.AF_UNIX else _INET_ATTRIBUTES_AT
     while at + _ATTRIBUTE.size <= len(answer):

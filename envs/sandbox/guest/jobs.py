@@ -36,8 +36,7 @@ class Rules(NamedTuple):
     watched_bytes: int | None
     """Memory of all processes together, beyond which they are killed; None: a cgroup limits it."""
     max_watches: int | None
-    """Descriptors that all ``epoll`` together may watch, which the kernel counts for the worker's user; None: it does not.
-    """
+    """Descriptors that all ``epoll`` together may watch, of the stock of the worker's user; None: it is another's."""
     give_up_rights: Callable[[], None]
     """What a child does before it runs anything."""
     kill_others: Callable[[], None]

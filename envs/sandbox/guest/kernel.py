@@ -68,8 +68,8 @@ def unshare(flags: int) -> None:
 def enter_user_namespace(user: int, proc: str = "/proc") -> None:
     """Move this process into a user namespace of its own, whose only user is this process's; needs no privileges.
 
-    Whoever makes a user namespace has every capability over what belongs to namespaces made in it, from its own one.
-    So what must have none over the other namespaces of a box has to be in a user namespace that is no parent of theirs.
+    The user that makes a user namespace has every capability over what belongs to it, without holding any. So a process
+    that must have none over the other namespaces of a box is in a user namespace that is no parent of theirs.
 
     Args:
         user: its number inside.

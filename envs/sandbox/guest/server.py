@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, cast
 
-from envs.sandbox.guest.jobs import Rules, become_user, run_job
 from envs.sandbox.guest.counts import count_watches, resident_bytes
+from envs.sandbox.guest.jobs import Rules, become_user, run_job
 from envs.sandbox.guest.packets import MAX_PACKET_LENGTH, Packet, receive_packet, send_packet
 from envs.sandbox.guest.warm_python import rehearse
 

@@ -52,7 +52,7 @@ class ByteBudget:
             raise
 
     def release(self, num_bytes: int) -> None:
-        """Give a share back, as large as it was asked for."""
+        """Return a share, as large as it was asked for."""
         if self._shared is not None:
             self._shared.release(num_bytes)
         self._give_back(num_bytes)

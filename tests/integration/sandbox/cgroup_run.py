@@ -1,6 +1,6 @@
 """Boxes that run out of memory, each at another limit; reports how that ended, as JSON.
 
-    python cgroup_run.py KIND
+python cgroup_run.py KIND
 """
 
 import asyncio
@@ -60,9 +60,9 @@ async def main(name):
         set_limit(place.parent, 4096)
         found["own limit again"] = await take(400)
         command = asyncio.create_task(box.exec(["sleep", "60"], seconds=60))
-        while not (sleeping := find_sleepers()):
+        while not (sleeping := find_sleepers()):  # noqa: ASYNC110  # another process brings it
             await asyncio.sleep(0.05)
-        os.kill(parent_of(sleeping[0]), signal.SIGKILL)
+        os.kill(find_parent(sleeping[0]), signal.SIGKILL)
         found["killed server"] = (await command).status, box.ended.cause
     finally:
         await kind.close()
@@ -83,7 +83,7 @@ def find_sleepers():
     return [pid for pid in list_descendants() if is_sleep(pid)]
 
 
-def parent_of(pid):
+def find_parent(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 

@@ -13,13 +13,15 @@ from ...waiting import run
 
 PROGRAM = Path(__file__).parent / "cgroup_run.py"
 VERSION_2_ALONE = (
-    "umount -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && grep -qw memory /sys/fs/cgroup/cgroup.controllers"
-    ' || exit 77; exec "$@"'
+    "umount -l /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup"
+    ' && grep -qw memory /sys/fs/cgroup/cgroup.controllers || exit 77; exec "$@"'
 )
 """In a mount namespace of its own: what a machine shows that has version 2 only."""
 
 
-@pytest.mark.parametrize("kind", ["namespace", *(pytest.param(one, marks=pytest.mark.long) for one in ("session", "oci"))])
+@pytest.mark.parametrize(
+    "kind", ["namespace", *(pytest.param(one, marks=pytest.mark.long) for one in ("session", "oci"))]
+)
 @pytest.mark.parametrize("view", ["as it is", "version 2 alone"])
 def test_the_end_of_a_box_is_its_own_doing_only_at_its_own_limit(kind, view):
     if os.geteuid() != 0 or shutil.which("unshare") is None:

@@ -1,4 +1,4 @@
-"""What a hostile client, or the end of a worker at a bad moment, does to a supervisor: it stays small, and leaves none."""
+"""Hostile clients, and ends of a worker at bad moments: its supervisor stays small, and leaves no box."""
 
 import asyncio
 import os
