@@ -108,6 +108,7 @@ def test_the_log_of_one_that_prints_without_end_stays_small_and_keeps_its_end(tm
     leashed.stop()
 
 
+@pytest.mark.long
 def test_the_last_words_of_one_that_ends_are_kept_whatever_it_printed_before(tmp_path):
     program = PRINTS.replace("6 << 10", "2 << 10").partition("while True")[0] + "\nsys.stderr.write('last words')"
     leashed = start_supervised([sys.executable, "-c", program], {}, tmp_path / "child.log")

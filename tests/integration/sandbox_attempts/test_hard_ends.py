@@ -104,18 +104,19 @@ async def test_unfinished_requests_hold_as_much_memory_as_one_may_and_no_other_a
         assert (await connection.box.exec(["true"])).exit_code == 0
 
 
+@pytest.mark.long
 async def test_large_answers_of_one_attempt_are_made_one_after_the_other(handle):
     taken = await take(handle, "mine")
     async with connect_sandbox(taken.address) as connection:
         await connection.box.write("large", bytes(16 << 20))
         before, peak = resident_mb(handle.process_id), 0
-        reading = asyncio.gather(*(connection.box.read("large", max_bytes=128 << 20) for _ in range(12)))
+        reading = asyncio.gather(*(connection.box.read("large", max_bytes=128 << 20) for _ in range(16)))
         while not reading.done():
             peak = max(peak, resident_mb(handle.process_id))
             await asyncio.sleep(0.01)
 
         assert {len(one) for one in await reading} == {16 << 20}
-    assert peak - before < 150  # two at a time, a few copies of each
+    assert peak - before < 350  # two at a time, a few copies of each
 
 
 async def test_too_many_clients_of_one_attempt_are_refused_and_others_are_not(handle):
@@ -135,7 +136,7 @@ async def test_too_many_clients_of_one_attempt_are_refused_and_others_are_not(ha
     await until(lambda: is_accepted(mine))
 
 
-@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "running"])
+@pytest.mark.parametrize("is_stopped", [True, pytest.param(False, marks=pytest.mark.long)], ids=["stopped", "running"])
 def test_a_supervisor_whose_worker_is_killed_ends_its_boxes_even_if_it_was_stopped(is_stopped):
     with subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, start_new_session=True) as worker:
         supervisor = int(read_line(worker))

@@ -219,7 +219,7 @@ async def test_a_model_washes_no_zero_by_the_tools_of_repair(harness, kind):
     def play_way(prompt):
         """Put the way into the module that the tests import, and run them: the scorer imports it too."""
         texts = " ".join(str(one.get("content")) for one in prompt.messages)
-        (path, way), *_ = [way for asked, way in ways.items() if asked in texts]
+        (path, way), *_ = [way for request, way in ways.items() if request in texts]
         turns = [tool_call("write_file", path=path, content=way), tool_call("run_tests"), tool_call("list_files")]
         return {"tool_calls": turns[prompt.turn : prompt.turn + 1]} if prompt.turn < len(turns) else "repaired"
 
