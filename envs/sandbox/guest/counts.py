@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST_DUMP, _ERROR, _DONE = 4, 20, 0x301, 2, 3
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
@@ -59,27 +60,33 @@ class SocketMemory:
     """Memory of all sockets of a network namespace, that of this process when it is made; see sock_diag(7)."""
 
     def __init__(self) -> None:
-        self._end = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
-        self._end.settimeout(_ANSWER_SECONDS)
+        self._end: socket.socket | None = None
+        with suppress(OSError):  # a kernel without it
+            self._end = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
+            self._end.settimeout(_ANSWER_SECONDS)
 
     def count_bytes(self) -> int:
         """Return what buffers hold; 0 where this kernel does not tell."""
+        if self._end is None:
+            return 0
         try:
-            return sum(_held_bytes(one) for request in (_UNIX_REQUEST, *_INET_REQUESTS) for one in self._ask(request))
-        except OSError:
+            requests = _UNIX_REQUEST, *_INET_REQUESTS
+            return sum(_held_bytes(one) for request in requests for one in _ask(self._end, request))
+        except (OSError, struct.error):
             return 0
 
-    def _ask(self, request: bytes) -> Iterator[bytes]:
-        """Yield the answer for each socket."""
-        self._end.send(_HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _REQUEST_DUMP, 0, 0) + request)
-        while True:
-            answer = self._end.recv(_MAX_ANSWER_LENGTH)
-            while answer:
-                length, kind, *_ = _HEADER.unpack_from(answer)
-                if kind in (_DONE, _ERROR):
-                    return
-                yield answer[_HEADER.size : length]
-                answer = answer[(length + 3) & ~3 :]
+
+def _ask(end: socket.socket, request: bytes) -> Iterator[bytes]:
+    """Yield the answer for each socket."""
+    end.send(_HEADER.pack(_HEADER.size + len(request), _BY_FAMILY, _REQUEST_DUMP, 0, 0) + request)
+    while True:
+        answer = end.recv(_MAX_ANSWER_LENGTH)
+        while answer:
+            length, kind, *_ = _HEADER.unpack_from(answer)
+            if kind in (_DONE, _ERROR):
+                return
+            yield answer[_HEADER.size : length]
+            answer = answer[(length + 3) & ~3 :]
 
 
 def _held_bytes(answer: bytes) -> int:

@@ -21,7 +21,7 @@ _OPTIONAL: Final = ("cpu", "cpuacct")
 _PERIOD_US: Final = 100_000
 _OWN_PROCESSES: Final = 3
 """Processes of the box itself, beside what the spec allows."""
-_SOCKET_SHARE: Final = 8
+SOCKET_SHARE: Final = 8
 """Part of the memory that buffers of TCP and UDP may have beside it: version 1 counts them apart, or not at all."""
 _PREFIX: Final = "agent-layer-"
 _MAX_REMOVAL_SECONDS: Final = 5.0
@@ -63,7 +63,7 @@ class Cgroup:
         else:
             self._write("memory", "memory.limit_in_bytes", str(memory))
             self._write("memory", "memory.memsw.limit_in_bytes", str(memory), is_needed=False)
-            sockets = str(memory // _SOCKET_SHARE)
+            sockets = str(memory // SOCKET_SHARE)
             self._write("memory", "memory.kmem.tcp.limit_in_bytes", sockets, is_needed=False)
             self._write("cpu", "cpu.cfs_period_us", str(_PERIOD_US), is_needed=False)
             self._write("cpu", "cpu.cfs_quota_us", str(quota_us), is_needed=False)

@@ -23,7 +23,8 @@ from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, Sandbox, SandboxSp
 from agent_layer.settings import load_settings
 from envs.sandbox.archive import pack_programs
 from envs.sandbox.guest.packets import send_packet
-from envs.sandbox.host_side.cgroups import Cgroup, find_cgroup
+from envs.sandbox.guest.skeleton import SOCKET_BUFFERS
+from envs.sandbox.host_side.cgroups import SOCKET_SHARE, Cgroup, find_cgroup
 from envs.sandbox.host_side.connection import BoxConnection, check_ready
 from envs.sandbox.host_side.host_root import HIDING_OPTIONS, list_host_binds
 from envs.sandbox.host_side.kind import ServedKind
@@ -259,6 +260,7 @@ async def _container_config(daemon: DockerDaemon, spec: SandboxSpec, shared: Pat
             "CapDrop": ["ALL"],
             "IpcMode": "private",
             "LogConfig": {"Type": "none"},
+            "KernelMemoryTCP": (resources.memory_mb << 20) // SOCKET_SHARE,
             "Memory": resources.memory_mb << 20,
             "MemorySwap": resources.memory_mb << 20,
             "NanoCpus": max(10_000_000, int(resources.cpus * 1e9)),
@@ -267,6 +269,7 @@ async def _container_config(daemon: DockerDaemon, spec: SandboxSpec, shared: Pat
             "ReadonlyRootfs": True,
             "SecurityOpt": ["no-new-privileges"],
             "ShmSize": max(4096, disk // 8),
+            "Sysctls": {f"net.ipv4.{name}": sizes for name, sizes in SOCKET_BUFFERS.items()},
             "Tmpfs": own,
         },
     }

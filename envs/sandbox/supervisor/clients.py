@@ -36,6 +36,8 @@ _HELLO_SECONDS = 10.0
 """Seconds for a client to present its capability."""
 _MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
+_MAX_CALLS_OF_ALL = 1024
+"""The same for all clients with one capability."""
 _MAX_CLIENTS = 64
 """Connections of one attempt at the same time; one more is refused."""
 _MAX_RESULT_LENGTH = MAX_MESSAGE_LENGTH >> 1
@@ -93,7 +95,8 @@ class Client:
     def _on_request(self, message: Call | Cancel | Kill | StdinChunk | FlowControl, grant: Grant) -> None:
         match message:
             case Call(number=number):
-                if len(self._calls) >= _MAX_CALLS or number in self._calls:
+                is_full = len(self._calls) >= _MAX_CALLS or grant.num_calls >= _MAX_CALLS_OF_ALL
+                if is_full or number in self._calls:
                     raise ValueError("too many calls at the same time")
                 held = self.channel.take_held()
                 task = self._calls[number] = grant.run(self._answer(message, grant))

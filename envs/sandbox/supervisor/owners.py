@@ -96,6 +96,11 @@ class Grant:
         """End a ``watch``."""
         self._on_revoked.discard(on_revoked)
 
+    @property
+    def num_calls(self) -> int:
+        """Calls that run now, of all its clients."""
+        return len(self._calls)
+
     async def add_box(self, make: Coroutine[object, object, Sandbox]) -> Sandbox:
         """Make a box that the capability reaches from now on.
 
