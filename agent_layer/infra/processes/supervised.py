@@ -31,7 +31,9 @@ ORPHAN_SECONDS = 1.0
 _POLL_SECONDS = 0.05
 _TAIL_LINES = 8
 MAX_LOG_BYTES = 16 << 20
-"""A longer log continues from nothing; its end goes into a file beside it."""
+"""A longer log continues behind its beginning; its end goes into a file beside it."""
+_HEAD_BYTES = 1 << 16
+"""Of a long log these stay: how the command began, and that it was ready."""
 _COPY_TURNS = 4
 _ORDERED = b"."
 """Written into the lifeline of a command whose starter is there to wait for it."""
@@ -93,7 +95,7 @@ def start_supervised(
     Args:
         command: program and arguments.
         variables: added to this process's environment.
-        log: file to which its output is appended, ``MAX_LOG_BYTES`` at most; what was before is in ``LOG.1``.
+        log: file to which its output is appended, ``MAX_LOG_BYTES`` at most; what follows its beginning is then in ``LOG.1``.
         kept: descriptor that the command inherits under its number.
         orphan_seconds: between SIGTERM and SIGKILL if this process was killed; None: ``GRACE_SECONDS``.
     """
@@ -159,11 +161,11 @@ def supervise(
 
 
 def bound_log(descriptor: int, max_bytes: int = MAX_LOG_BYTES) -> None:
-    """Empty a file that has grown beyond a size, and keep its end beside it as ``LOG.1``.
+    """Cut a file that has grown beyond a size behind its beginning, and keep its end beside it as ``LOG.1``.
 
     Args:
         descriptor: of the file, which its writers append to; they are neither stopped nor told.
-        max_bytes: size of the file; that of the other one is a few times as large if they write all the time.
+        max_bytes: size of the file, more than ``_HEAD_BYTES``; that of the other one is a few times as large if they write all the time.
     """
     size = os.fstat(descriptor).st_size
     if size <= max_bytes:
@@ -176,7 +178,9 @@ def bound_log(descriptor: int, max_bytes: int = MAX_LOG_BYTES) -> None:
                 if not (piece := log.read(max_bytes)):
                     break
                 older.write(piece)
-    os.ftruncate(descriptor, 0)
+    os.ftruncate(descriptor, _HEAD_BYTES)
+    with suppress(OSError):  # a full disk
+        os.write(descriptor, b"\n[what follows here is in the file .1 beside this one]\n")
 
 
 def _end_with_stdin(process: subprocess.Popen[bytes], grace_seconds: float, orphan_seconds: float) -> None:

@@ -98,14 +98,16 @@ while True:
 """
 
 
-def test_the_log_of_one_that_prints_without_end_stays_small_and_keeps_its_end(tmp_path):
-    leashed = start_supervised([sys.executable, "-c", PRINTS], {}, tmp_path / "child.log")
+def test_the_log_of_one_that_prints_without_end_stays_small_and_keeps_its_beginning_and_end(tmp_path):
+    leashed = start_supervised([sys.executable, "-c", f"print('ready', flush=True)\n{PRINTS}"], {}, tmp_path / "child.log")
     older = tmp_path / "child.log.1"
     wait_until(lambda: "printed all" in leashed.log_tail)
     wait_until(lambda: leashed.log.stat().st_size <= MAX_LOG_BYTES)
     assert 0 < older.stat().st_size <= 4 * MAX_LOG_BYTES
     assert older.stat().st_mode & 0o777 == 0o600
     leashed.stop()
+    with leashed.log.open() as log:
+        assert log.readline() == "ready\n"  # its starter may look once all is printed
 
 
 @pytest.mark.long
@@ -120,7 +122,7 @@ def test_the_last_words_of_one_that_ends_are_kept_whatever_it_printed_before(tmp
 
 
 @pytest.mark.parametrize("size", [0, 1, 99_999, 100_000, 100_001, 250_000, 3_000_000])
-def test_a_log_beyond_its_bound_continues_from_nothing(tmp_path, size):
+def test_a_log_beyond_its_bound_continues_behind_its_beginning(tmp_path, size):
     path, content = tmp_path / "log", bytes(number % 251 for number in range(size))
     path.write_bytes(content)
     with path.open("ab", buffering=0) as log:
@@ -128,5 +130,8 @@ def test_a_log_beyond_its_bound_continues_from_nothing(tmp_path, size):
         log.write(b"more")
 
     is_beyond = size > 100_000
-    assert path.read_bytes() == (b"more" if is_beyond else content + b"more")
+    found = path.read_bytes()
+    assert found.endswith(b"more")
+    assert found.startswith(content[: 1 << 16] + b"\n[" if is_beyond else content)
+    assert len(found) < (70_000 if is_beyond else size + 5)
     assert not is_beyond or (tmp_path / "log.1").read_bytes() == content[-100_000:]
