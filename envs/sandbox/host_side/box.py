@@ -71,7 +71,10 @@ class ServedSandbox:
         self.owner = owner
         self._connection = connection
         self._life = life
-        self._watch = BoxWatch(box=box_id, before=self._usage(), memory_mb=spec.resources.memory_mb)
+        limits = spec.resources
+        self._watch = BoxWatch(
+            box=box_id, before=self._usage(), memory_mb=limits.memory_mb, max_processes=limits.processes
+        )
         connection.on_lost = lambda: self._note_end("gone")
         self.ended: EndOfBox | None = None
         """Why it ended before it was closed; None: it has not."""
@@ -234,11 +237,11 @@ class ServedSandbox:
 
     async def _kill(self, number: int, reply: asyncio.Future[BoxReply]) -> None:
         """Have a child killed; a server that cannot is ended with its box."""
-        cpu_before = self._usage().cpu_seconds
+        at_kill = self._usage()
         self._connection.send({"kill": number})
         await asyncio.wait({reply}, timeout=_KILL_SECONDS)
         if not reply.done():
-            self._note_end("stuck", cpu_before)
+            self._note_end("stuck", at_kill)
             await self.close()
 
     @contextmanager
@@ -266,10 +269,10 @@ class ServedSandbox:
         memory_mb = self.spec.resources.memory_mb
         return make_result(outcome, cpu_seconds, memory_mb, before, after, ended=self.ended)
 
-    def _note_end(self, how: Literal["gone", "stuck"], cpu_before: float | None = None) -> None:
+    def _note_end(self, how: Literal["gone", "stuck"], at_kill: CgroupUsage | None = None) -> None:
         if self.ended is None and self._ending is None:
             cpu_limit = _KILL_SECONDS * min(self.spec.resources.cpus, os.cpu_count() or 1)
-            self.ended = judge_end(self._watch, self._usage(), how, cpu_before=cpu_before, cpu_limit=cpu_limit)
+            self.ended = judge_end(self._watch, self._usage(), how, at_kill=at_kill or CgroupUsage(), cpu_limit=cpu_limit)
 
 
 def _command(

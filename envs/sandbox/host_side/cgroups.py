@@ -36,6 +36,8 @@ class CgroupUsage(msgspec.Struct, frozen=True, kw_only=True):
     memory_hits: int | None = None
     """Times that the box was at its own limit of memory, and nothing could be freed; version 1 counts none."""
     cpu_seconds: float | None = None
+    num_processes: int | None = None
+    """Processes and threads that it has now, those of its own included."""
     peak_memory_mb: float | None = None
     """Since the box began; with version 1 since ``forget_peak``."""
 
@@ -93,6 +95,7 @@ class Cgroup:
             oom_kills=events.get("oom_kill"),
             memory_hits=events.get("oom"),
             cpu_seconds=cpu_seconds,
+            num_processes=self._number("pids", "pids.current"),
             peak_memory_mb=None if peak is None else peak / (1 << 20),
         )
 

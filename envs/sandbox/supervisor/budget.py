@@ -1,7 +1,7 @@
 """Budgets of memory for what clients send and are answered: who asks for more than is free waits its turn.
 
-An attempt has a budget for requests and one for results; requests of all attempts share one more. A request waits for
-room before its body is read, a result before its call begins. A call holds its request's room while it waits for that
+An attempt has a budget for requests and one for results; long requests of all attempts share one more. A request waits
+for room before its body is read, a result before its call begins. A call holds its request's room while it waits for that
 of its result, and never the other way round, so that no two wait for each other.
 """
 

@@ -1,6 +1,6 @@
-"""Boxes that run out of memory, each at another limit; reports how that ended, as JSON.
+"""Boxes that run out of memory, each at another limit, or of CPU; reports how that ended, as JSON.
 
-python cgroup_run.py KIND
+python cgroup_run.py KIND [starved]
 """
 
 import asyncio
@@ -29,6 +29,24 @@ except OSError:
 else:
     time.sleep(5)
 """
+STARVED = {
+    "sleeps": "import time; print(flush=True); time.sleep(60)",
+    "spins": "print(flush=True)\nwhile True: pass",
+    "spins in many": """
+import os
+for _ in range(40):
+    if os.fork() == 0: break
+else: print(flush=True)
+while True: pass
+""",
+    "forks": """
+import os
+print(flush=True)
+while True:
+    try: os.fork()
+    except OSError: pass
+""",
+}
 
 
 def set_limit(folder, mb):
@@ -69,6 +87,27 @@ async def main(name):
     print(json.dumps(found))
 
 
+async def starve(name):
+    """End commands in boxes that the machine gives a hundredth of a CPU."""
+    kind = make_kind(name)
+    found = {}
+    try:
+        for way, program in STARVED.items():
+            box = await kind.start(SandboxSpec(kind=name, resources=Resources(memory_mb=64)), owner="test")
+            if box._life.cgroup is None:
+                break
+            async with box.open(["python3", "-c", program]) as process:
+                await process.stdout.readline()
+                for place in box._life.cgroup.directories:
+                    for file, text in (("cpu.max", "1000 100000"), ("cpu.cfs_quota_us", "1000")):
+                        if (place / file).exists():
+                            (place / file).write_text(text)
+            found[way] = box.ended.cause if box.ended else None
+    finally:
+        await kind.close()
+    print(json.dumps(found))
+
+
 def has_memory(folder):
     return (folder / "memory.max").exists() or (folder / "memory.limit_in_bytes").exists()
 
@@ -87,4 +126,4 @@ def find_parent(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run((starve if "starved" in sys.argv else main)(sys.argv[1]))

@@ -19,6 +19,22 @@ VERSION_2_ALONE = (
 """In a mount namespace of its own: what a machine shows that has version 2 only."""
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["namespace", "session", "oci"])
+def test_the_end_of_a_box_that_the_machine_starves_is_its_own_doing_if_its_processes_took_what_it_got(kind):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    require_kind(kind)
+
+    ran = run([sys.executable, str(PROGRAM), kind, "starved"], 120, cwd=PROGRAM.parents[3])
+
+    assert ran.returncode == 0, ran.stderr
+    if not (found := json.loads(ran.stdout)):
+        end_without("this machine has no cgroup for boxes", "cgroup")
+    assert (found["sleeps"], found["spins"]) == (None, None)
+    assert {found["spins in many"], found["forks"]} <= {"policy", None}
+
+
 @pytest.mark.parametrize(
     "kind", ["namespace", *(pytest.param(one, marks=pytest.mark.long) for one in ("session", "oci"))]
 )
