@@ -1,14 +1,20 @@
 """Budgets of memory for what clients send and are answered: who asks for more than is free waits its turn.
 
 An attempt has a budget for requests and one for results; long requests of all attempts share one more. A request waits
-for room before its body is read, a result before its call begins. A call holds its request's room while it waits for that
-of its result, and never the other way round, so that no two wait for each other.
+for room before its body is read, a result before its call begins. A call holds its request's room while it waits for
+that of its result, and never the other way round, so that no two wait for each other.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+
+from envs.channel import MAX_MESSAGE_LENGTH
+
+_SHORT_LENGTH = 1 << 20
+_SHORT_BYTES = 4 << 20
+"""For an attempt's requests up to that length together."""
 
 
 class ByteBudget:
@@ -67,3 +73,25 @@ class ByteBudget:
             if not granted.done():
                 self._free -= share
                 granted.set_result(None)
+
+
+class RequestRoom:
+    """Room for the requests of one attempt; for short ones it waits for no other attempt.
+
+    Args:
+        long: budget of long requests of all attempts.
+    """
+
+    def __init__(self, long: ByteBudget) -> None:
+        self._short, self._long = ByteBudget(_SHORT_BYTES), ByteBudget(MAX_MESSAGE_LENGTH, long)
+
+    async def acquire(self, num_bytes: int) -> None:
+        """Wait for room, which ``release`` gives back."""
+        await self._of(num_bytes).acquire(num_bytes)
+
+    def release(self, num_bytes: int) -> None:
+        """Return room, as much as was asked for."""
+        self._of(num_bytes).release(num_bytes)
+
+    def _of(self, num_bytes: int) -> ByteBudget:  # kept: which one gave it, gets it back
+        return self._short if num_bytes <= _SHORT_LENGTH else self._long

@@ -20,7 +20,7 @@ from agent_layer.schema.sandbox import EndOfBox, ExecResult, Sandbox, SandboxSpe
 from envs.channel import MAX_MESSAGE_LENGTH
 from envs.sandbox.patterns import expand_patterns
 from envs.sandbox.requests import Exec, Unpack, Write
-from envs.sandbox.supervisor.budget import ByteBudget
+from envs.sandbox.supervisor.budget import ByteBudget, RequestRoom
 from envs.sandbox.supervisor.messages import BoxCall, BoxFacts, CollectedFiles, CommandTime
 
 T = TypeVar("T")
@@ -154,13 +154,13 @@ class Owner:
         token: the lease token.
         task: id of its task, for people.
         on_lost: called once when its box ends before the attempt has.
-        requests: memory that requests of all attempts share.
+        requests: memory that long requests of all attempts share.
     """
 
     def __init__(self, token: str, task: str, on_lost: Callable[["Owner"], None], requests: ByteBudget) -> None:
         self.token = token
         self.task = task
-        self.requests = ByteBudget(MAX_MESSAGE_LENGTH, requests)
+        self.requests = RequestRoom(requests)
         self.results = ByteBudget(MAX_MESSAGE_LENGTH)
         self.num_clients = 0
         self.agent: Grant | None = None

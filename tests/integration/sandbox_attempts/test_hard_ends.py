@@ -104,6 +104,19 @@ async def test_unfinished_requests_hold_as_much_memory_as_one_may_and_no_other_a
         assert (await connection.box.exec(["true"])).exit_code == 0
 
 
+async def test_no_attempt_waits_with_a_short_request_for_long_ones_of_others(handle):
+    hostile, other = [await take(handle, name) for name in ("one", "two")], await take(handle, "other")
+    async with AsyncExitStack() as clients:
+        writers = [await clients.enter_async_context(open_raw(one)) for one in hostile for _ in range(2)]
+        for one in writers:
+            one.write((1 << 28).to_bytes(4, "big"))  # alone: it is given 30 s for the rest
+            await one.drain()
+        async with connect_sandbox(other.address) as connection:
+            await connection.box.write("short", bytes(1 << 19))
+            assert len(await connection.box.read("short")) == 1 << 19
+        assert not any(one.transport.is_closing() for one in writers)
+
+
 @pytest.mark.long
 async def test_large_answers_of_one_attempt_are_made_one_after_the_other(handle):
     taken = await take(handle, "mine")
