@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from envs.sandbox import SupervisorHandle, TakeBox, connect_sandbox
-from envs.sandbox.supervisor.budget import ByteBudget
+from envs.sandbox.supervisor.budget import ByteBudget, RequestRoom
 from envs.sandbox.supervisor.messages import Hello
 
 from ...waiting import read_line, scaled, until, wait_until
@@ -104,19 +104,6 @@ async def test_unfinished_requests_hold_as_much_memory_as_one_may_and_no_other_a
         assert (await connection.box.exec(["true"])).exit_code == 0
 
 
-async def test_no_attempt_waits_with_a_short_request_for_long_ones_of_others(handle):
-    hostile, other = [await take(handle, name) for name in ("one", "two")], await take(handle, "other")
-    async with AsyncExitStack() as clients:
-        writers = [await clients.enter_async_context(open_raw(one)) for one in hostile for _ in range(2)]
-        for one in writers:
-            one.write((1 << 28).to_bytes(4, "big"))  # alone: it is given 30 s for the rest
-            await one.drain()
-        async with connect_sandbox(other.address) as connection:
-            await connection.box.write("short", bytes(1 << 19))
-            assert len(await connection.box.read("short")) == 1 << 19
-        assert not any(one.transport.is_closing() for one in writers)
-
-
 @pytest.mark.long
 async def test_large_answers_of_one_attempt_are_made_one_after_the_other(handle):
     taken = await take(handle, "mine")
@@ -185,3 +172,20 @@ async def test_shares_of_a_budget_are_given_in_order_and_those_of_cancelled_call
     await mine.acquire(100)  # as much as there is
     mine.release(100)
     await shared.acquire(10)
+
+
+async def test_short_requests_wait_for_no_other_attempt():
+    shared = ByteBudget(2 << 28)
+    one, two, other = (RequestRoom(shared) for _ in range(3))
+    for hostile in (one, two):
+        await hostile.acquire(1 << 28)
+    long = asyncio.create_task(other.acquire((1 << 20) + 1))
+    for _ in range(4):
+        await asyncio.wait_for(other.acquire(1 << 20), scaled(5))
+    late = asyncio.create_task(other.acquire(1 << 17))
+    await asyncio.sleep(0)
+    assert not long.done() and not late.done()
+
+    other.release(1 << 20)
+    one.release(1 << 28)
+    await asyncio.gather(long, late)
