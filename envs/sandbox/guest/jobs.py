@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
+from envs.sandbox.guest.counts import SocketMemory
 from envs.sandbox.guest.lockdown import Limits, limit_cpu, set_limits
 from envs.sandbox.guest.warm_python import find_snippet, run_snippet
 
@@ -40,11 +41,15 @@ class Rules(NamedTuple):
     limits: Limits
     watched_bytes: int | None
     """Memory of all processes together, beyond which they are killed; None: a cgroup limits it."""
+    max_watches: int | None
+    """Descriptors that all ``epoll`` together may watch, of the stock of the worker's user; None: it is another's."""
     give_up_rights: Callable[[], None]
     """What a child does before it runs anything."""
     kill_others: Callable[[], None]
     """Kill every process of the box but this one."""
     list_processes: Callable[[], Iterator[int]]
+    sockets: SocketMemory | None = None
+    """Sockets whose memory is watched too."""
     has_warm_python: bool = True
     """This interpreter is what commands of the box find as ``python3``."""
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, cast
 
+from envs.sandbox.guest.counts import count_watches, resident_bytes
 from envs.sandbox.guest.jobs import Rules, become_user, run_job
 from envs.sandbox.guest.packets import MAX_PACKET_LENGTH, Packet, receive_packet, send_packet
 from envs.sandbox.guest.warm_python import rehearse
@@ -36,7 +37,6 @@ _CLOCK_SECONDS = 0.02
 _KILLED_FIRST = b"1000"
 """Score with which the kernel kills a process for memory before any other."""
 _MAX_REAP_SECONDS = 2.0
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class _Job(NamedTuple):
@@ -64,7 +64,7 @@ class Server:
         """No command has run, so that none has left anything."""
         self._spare: int | None = None
         self._spare_end: socket.socket | None = None
-        self._base_bytes = _resident_bytes(os.getpid())
+        self._base_bytes = resident_bytes(os.getpid())
         self._oom_score = oom_score
         self._own_score = os.read(oom_score, 8)
         self._exits, self._exits_writer = os.pipe()
@@ -85,12 +85,12 @@ class Server:
         poll.register(self._end, select.POLLIN)
         poll.register(self._exits, select.POLLIN)
         while True:
-            is_watching = self._jobs and self._rules.watched_bytes is not None
+            is_watching = self._jobs and (self._rules.watched_bytes, self._rules.max_watches) != (None, None)
             ready = {descriptor for descriptor, _ in poll.poll(_WATCH_SECONDS * 1000 if is_watching else None)}
             if self._exits in ready:
                 self._reap()
             if is_watching:
-                self._watch_memory()
+                self._watch()
             if self._end.fileno() in ready:
                 packet = receive_packet(self._end)
                 if packet is None:
@@ -215,10 +215,16 @@ class Server:
             used += usage.ru_utime + usage.ru_stime
         return used
 
-    def _watch_memory(self) -> None:  # kept: serve names what it does
-        """Kill all children when the memory of their processes passes the limit."""
-        used = sum(max(0, _resident_bytes(pid) - self._base_bytes) for pid in self._rules.list_processes())
-        if used > (self._rules.watched_bytes or 0):
+    def _watch(self) -> None:  # kept: serve names what it does
+        """Kill all children when their processes together pass a limit that nothing else counts."""
+        rules, num_watches = self._rules, 0
+        used = 0 if rules.sockets is None else rules.sockets.count_bytes()
+        for pid in rules.list_processes():
+            used += max(0, resident_bytes(pid) - self._base_bytes)
+            if rules.max_watches is not None and num_watches <= rules.max_watches:
+                num_watches += count_watches(pid, rules.max_watches)
+        is_full = rules.watched_bytes is not None and used > rules.watched_bytes
+        if is_full or (rules.max_watches is not None and num_watches > rules.max_watches):
             for pid, job in self._jobs.items():
                 job.killed_for_memory.append(used)
                 _kill_group(pid)
@@ -242,15 +248,6 @@ def _kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
-
-
-def _resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process, which it shares in part with the process that forked it; 0: it ended."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as sizes:
-            return int(sizes.read().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
 
 
 def open_oom_score() -> int:
