@@ -16,6 +16,11 @@ RICH_CALL = {"agent": "solver", "engine": "http://10.0.0.7:8000", "findings": ["
 ODD_RUNS = ["r", "r:x", "r*", "r?", "r[a-z]", "r\\", "*", "group:r", "batch:r:1", "r:trainer", "größe"]
 
 
+@pytest.fixture(scope="module")
+def redis_url(own_redis_url):
+    return own_redis_url
+
+
 @pytest.fixture
 def store(settings):
     return open_store(settings)
