@@ -8,7 +8,8 @@ from envs.plug_ins import PlugIns
 from envs.tasksets.taskset import TaskSet
 
 _OURS: Final = {"repair": "envs.tasksets.repair:Repair"}
-_TASKSETS: Final = PlugIns("agent_layer.tasksets", "task set", _OURS, takes_paths=True)
+_ADAPTERS: Final = {"reasoning-gym": "envs.adapters.reasoning_gym:open_set"}
+_TASKSETS: Final = PlugIns("agent_layer.tasksets", "task set", _OURS, takes_paths=True, families=_ADAPTERS)
 _NEEDED: Final = ("name", "version", "levels", "agent", "tasks", "solve", "rewrites", "mutants", "cheats")
 
 list_taskset_names: Final = _TASKSETS.list_names
@@ -18,7 +19,8 @@ def open_taskset(name: str) -> TaskSet:
     """Return a task set.
 
     Args:
-        name: registered, or ``module:attribute`` of a task set or of a class that makes one.
+        name: registered, ``module:attribute`` of a task set or of a class that makes one, or ``PACKAGE:NAME`` of an
+            adapter, such as ``reasoning-gym:chain_sum``.
 
     Raises: BadInputError: there is none of this name, or what there is does not keep the protocol.
     """
