@@ -1,10 +1,14 @@
-"""Packages of others, imported when they are used: the error of one that is absent names the extra that brings it."""
+"""What adapters share: packages that an extra brings, and names with options such as ``chain_sum?max_terms=4``."""
 
 from importlib import import_module
 from types import ModuleType
+from urllib.parse import parse_qsl
+
+import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import install_command
+from agent_layer.schema import JsonObject
 
 
 def import_extra(module: str, extra: str) -> ModuleType:
@@ -18,3 +22,23 @@ def import_extra(module: str, extra: str) -> ModuleType:
         raise BadInputError(
             f"adapter {extra!r}: expected its package to be installed, found no {error.name!r}; {install_command(extra)}"
         ) from error
+
+
+def read_options(text: str) -> tuple[str, JsonObject]:
+    """Return the name and the options of ``NAME?option=value&option=value``; values are JSON, else text.
+
+    Raises: BadInputError: an option has no value.
+    """
+    name, _, query = text.partition("?")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError as error:
+        raise BadInputError(f"adapter {text!r}: expected NAME?option=value&option=value; correct it") from error
+    return name, {option: _read_value(value) for option, value in pairs}
+
+
+def _read_value(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

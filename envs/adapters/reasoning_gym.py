@@ -1,0 +1,290 @@
+"""reasoning-gym: its generated task sets, named ``reasoning-gym:NAME`` or ``reasoning-gym:NAME?option=value``.
+
+Its ``score_answer`` judges, in a process of its own. What an answer without knowledge earns (nothing, garbage, the
+question itself) is declared with each task as its floor, and subtracted: (score - floor) / (1 - floor), never below 0.
+
+Some sets evaluate an answer as Python. There, an answer that is more than literals or a formula counts as none.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from importlib import metadata
+from itertools import count as count_from, islice, product
+from types import FunctionType
+from typing import Final, Literal, Protocol, TypeAlias, cast
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema import JsonObject, Split, Task, Trajectory, content_hash
+from envs.adapters.extras import import_extra, read_options
+from envs.adapters.forked_calls import call_forked
+from envs.grading import Verdict, common_answers, final_answer, only_reward, zero_scores
+from envs.tasksets import Script
+
+_EXTRA: Final = "reasoning-gym"
+_PACKAGE: Final = "reasoning_gym"
+_OWN_VERSION: Final = "1"
+_CHUNK: Final = 100
+"""Entries of one seed of theirs. Entry i of seed s is often entry i - 1 of seed s + 1, so seeds are hashes."""
+_EVAL_SHARE: Final = 4
+"""One question in this many is of split eval, by its hash, so that no question is in both."""
+_MAX_MISSES: Final = 400
+"""Entries in a row that are of the other split, or were there before, after which a set has no more."""
+_NUM_MUTANTS: Final = 20
+_INSTRUCTION: Final = (
+    "\n\nThink step by step. Then write the answer between <answer> and </answer>, and nothing else between them, in"
+    " the form that the question asks for."
+)
+_ANSWER: Final = "<answer>{}</answer>"
+_FRAMES: Final = tuple(
+    before + _ANSWER.format(f"{space}{{}}{space}") + after
+    for before, space, after in product(
+        ("", "Step by step.\n", "<think>a < b</think>\n\n", "<answer>a draft</answer> No: ", "```\ncode\n```\n"),
+        ("", "\n"),
+        ("", "\n", "\nThat is all."),
+    )
+)[1:21]
+"""Other surroundings of an answer."""
+_BOMBS: Final = {"bomb": "9**9**9**9", "factorial": "9**9!"}
+"""Forgeries that take for ever where they are evaluated."""
+_FORMULA: Final = re.compile(r"[\w\s.+\-*/^(),=!]*", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_VARIABLE: Final = re.compile(r"[A-Za-z]\d*")
+_FUNCTIONS: Final = frozenset(
+    "sin cos tan sec csc cot asin acos atan sinh cosh tanh exp log ln sqrt abs Abs pi".split()
+)
+
+
+_Entry: TypeAlias = Mapping[str, object]
+
+
+class _Dataset(Protocol):
+    def __getitem__(self, index: int) -> _Entry: ...
+    def score_answer(self, answer: str | None, entry: _Entry) -> float: ...
+
+
+class _Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an entry comes from."""
+
+    dataset: str
+    options: JsonObject
+    seed: int
+    index: int
+
+
+class _Grading(_Source, frozen=True, kw_only=True):
+    """Form of ``task.grading``."""
+
+    answer: str
+    """The package's own, which is one of several right ones in many sets."""
+    floor: float
+    """What an answer without knowledge earns of the package."""
+
+
+def open_set(text: str) -> "ReasoningGym":
+    """Return the task set ``NAME`` or ``NAME?option=value``.
+
+    Raises: BadInputError: the package is not installed, or has no such set or option.
+    """
+    name, options = read_options(text)
+    known = cast("dict[str, object]", import_extra(f"{_PACKAGE}.factory", _EXTRA).DATASETS)
+    if name not in known:
+        raise BadInputError(f"task set {_EXTRA}:{name}: expected one of {', '.join(sorted(known))}; choose one")
+    if taken := options.keys() & {"seed", "size"}:
+        raise BadInputError(f"task set {_EXTRA}:{name}: {min(taken)!r} is the task set's own; leave it out")
+    found = ReasoningGym(name, options, f"{_EXTRA}:{text}")
+    try:
+        next(found.tasks(split="train"))
+    except Exception as error:  # the package may raise anything
+        raise BadInputError(f"task set {_EXTRA}:{text}: makes no task, {error!r}; correct its options") from error
+    return found
+
+
+class ReasoningGym:
+    """Generated questions of one set of reasoning-gym. Contract: ``TaskSet``.
+
+    Args:
+        dataset: the package's name of the set.
+        options: fields of its configuration, in place of their defaults.
+        name: under which the set is found again.
+    """
+
+    levels = range(1)
+    agent = "envs:ToolEnvironment"
+    partial = True
+
+    def __init__(self, dataset: str, options: JsonObject, name: str) -> None:
+        self.name = name
+        self.version = f"{metadata.version(_EXTRA)}-{_OWN_VERSION}"
+        self._dataset, self._options = dataset, options
+
+    def tasks(self, *, split: Split, seed: int = 0, level: int = 0, count: int | None = None) -> Iterator[Task]:
+        """Yield tasks, each question once; a set with few questions ends.
+
+        Raises: BadInputError: no such level exists.
+        """
+        if level not in self.levels:
+            raise BadInputError(f"task set {self.name!r}: expected level 0, found {level}; its options change it")
+        return islice(self._draw_tasks(split, seed), count)
+
+    def _draw_tasks(self, split: Split, seed: int) -> Iterator[Task]:
+        seen, misses = set[str](), 0
+        for number in count_from():
+            chunk, index = divmod(number, _CHUNK)
+            source = _Source(
+                dataset=self._dataset,
+                options=self._options,
+                seed=int(content_hash(f"{seed} {chunk}".encode())[:7], 16),
+                index=index,
+            )
+            entry = _make_entry(source)
+            question = str(entry["question"])
+            digest = content_hash(question.encode())
+            if digest in seen or (int(digest[:8], 16) % _EVAL_SHARE == 0) != (split == "eval"):
+                misses += 1
+                if misses > _MAX_MISSES:
+                    return
+                continue
+            seen.add(digest)
+            misses = 0
+            yield Task(
+                id=f"{_EXTRA}.{self._dataset}-{digest[:16]}",
+                run="tasks",
+                split=split,
+                task_type=f"{_EXTRA}.{self._dataset}",
+                input=question + _INSTRUCTION,
+                grading=msgspec.to_builtins(_declare_grading(source, entry)),
+                scorer=f"{__name__}:score",
+            )
+
+    def solve(self, task: Task) -> Script:
+        """Return the package's own answer."""
+        return _reply("reference", _ANSWER.format(_read_grading(task).answer))
+
+    def rewrites(self, task: Task) -> Sequence[Script]:
+        """Return the same answer in other surroundings."""
+        answer = _read_grading(task).answer
+        return [_reply(f"frame-{number}", frame.format(answer)) for number, frame in enumerate(_FRAMES)]
+
+    def mutants(self, task: Task) -> Sequence[Script]:
+        """Return answers to other questions."""
+        own = _read_grading(task)
+        near = (msgspec.structs.replace(own, index=(own.index + step) % _CHUNK) for step in range(1, _NUM_MUTANTS + 1))
+        others = dict.fromkeys(str(_make_entry(one)["answer"]) for one in near)
+        return [_reply(f"other-{number}", _ANSWER.format(one)) for number, one in enumerate(others) if one != own.answer]
+
+    def cheats(self, task: Task) -> Sequence[Script]:
+        """Return forgeries of an answer, and what a scorer that evaluates it would not survive."""
+        return [_reply(name, _ANSWER.format(text)) for name, text in _list_forgeries(str(task.input)).items()]
+
+
+def score(task: Task, trajectory: Trajectory, result: object) -> Verdict:
+    """Return what the package's ``score_answer`` makes of the answer, without the floor of the task.
+
+    The answer stands between the last tags of the agent's last text, as the package's own runner reads it. One that
+    ends the package's scorer earns 0.
+
+    Raises: AgentFailedError: the package makes another entry now, or its process failed: no judgement.
+    """
+    grading = _read_grading(task)
+    source: JsonObject = msgspec.to_builtins(grading)
+    called = call_forked(f"{__name__}:prepare_scoring", source, final_answer(trajectory, result))
+    if called.error is not None:
+        return Verdict(scores=zero_scores(task), evidence={"error": called.error})
+    found = min(max(float(cast("float", called.value)), 0.0), 1.0)
+    above = 0.0 if grading.floor >= 1 else max(0.0, (found - grading.floor) / (1 - grading.floor))
+    return Verdict(scores={only_reward(task): above}, evidence={"score_answer": found, "floor": grading.floor})
+
+
+def prepare_scoring(request: JsonObject) -> Callable[[object], float]:
+    """Return what scores a text; runs in the warm process of ``call_forked``.
+
+    Raises: BadInputError: the package makes another entry of this seed than it did for the task.
+    """
+    grading = msgspec.convert(request, _Grading)
+    entry, dataset = _make_entry(grading), _open_dataset(_encode_options(grading))
+    if str(entry["answer"]) != grading.answer:
+        raise BadInputError(
+            f"task set {_EXTRA}:{grading.dataset}: seed {grading.seed} makes another entry {grading.index} than when"
+            f" the task was drawn; install the version of {_EXTRA} that the task names"
+        )
+    extract = cast("Callable[[str], str | None]", import_extra(f"{_PACKAGE}.utils", _EXTRA).extract_answer)
+
+    def score_text(text: object) -> float:
+        answer = extract(str(text))
+        return float(dataset.score_answer(answer if _is_harmless(dataset, answer) else None, entry))
+
+    return score_text
+
+
+def _read_grading(task: Task) -> _Grading:
+    return msgspec.convert(task.grading, _Grading)
+
+
+def _declare_grading(source: _Source, entry: _Entry) -> _Grading:
+    dataset = _open_dataset(_encode_options(source))
+    floor, question = 0.0, str(entry["question"])
+    texts = _list_forgeries(question + _INSTRUCTION)
+    if _find_evaluation(dataset) == "formula":
+        texts = {name: text for name, text in texts.items() if name not in _BOMBS}
+    for answer in (None, "", question, *texts.values()):
+        with suppress(Exception):  # that earns nothing
+            earned = float(dataset.score_answer(answer if _is_harmless(dataset, answer) else None, entry))
+            floor = max(floor, earned if earned < 1 else 0.0)  # one that is right by chance is no forgery
+    fields = {name: getattr(source, name) for name in _Source.__struct_fields__}
+    return _Grading(**fields, answer=str(entry["answer"]), floor=floor)
+
+
+def _make_entry(source: _Source) -> _Entry:
+    return _open_dataset(_encode_options(source))[source.index]
+
+
+def _encode_options(source: _Source) -> bytes:
+    """Return what a dataset is remembered by."""
+    return msgspec.json.encode((source.dataset, {**source.options, "seed": source.seed, "size": _CHUNK}))
+
+
+@lru_cache(16)
+def _open_dataset(encoded: bytes) -> _Dataset:
+    name, options = msgspec.json.decode(encoded, type=tuple[str, JsonObject])
+    return cast("_Dataset", import_extra(_PACKAGE, _EXTRA).create_dataset(name, **options))
+
+
+def _list_forgeries(prompt: str) -> dict[str, str]:
+    return {**common_answers(prompt), **_BOMBS}
+
+
+def _find_evaluation(dataset: _Dataset) -> Literal["formula", "literals"] | None:
+    """Return how the package's scorer evaluates an answer: by sympy, which evaluates Python, or by ``eval``."""
+    code = cast("FunctionType", type(dataset).score_answer)
+    used = set(code.__code__.co_names)
+    parser = str(getattr(code.__globals__.get("parse_expr"), "__module__", ""))
+    if "sympify" in used or ("parse_expr" in used and not parser.startswith(_PACKAGE)):
+        return "formula"
+    return "literals" if {"eval", "exec"} & used else None
+
+
+def _is_harmless(dataset: _Dataset, answer: str | None) -> bool:
+    """Whether scoring the answer evaluates nothing but a formula or literals, whatever it says."""
+    kind = None if answer is None else _find_evaluation(dataset)
+    if answer is None or kind is None:
+        return True
+    if kind == "formula":
+        names = _NAME.findall(answer)
+        is_formula = _FORMULA.fullmatch(answer) is not None
+        return is_formula and all(one in _FUNCTIONS or _VARIABLE.fullmatch(one) for one in names)
+    try:
+        ast.literal_eval(answer)
+    except SyntaxError:  # it is no Python, so nothing is evaluated
+        return True
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _reply(name: str, text: str) -> Script:
+    return Script(name=name, replies=[{"role": "assistant", "content": text}])
