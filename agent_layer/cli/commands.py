@@ -26,6 +26,7 @@ _SERVICES = "agent_layer.cli.services"
 _SANDBOX = "envs.sandbox.cli"
 _HARNESSES = "envs.harnesses.cli"
 _TASKSETS = "envs.tasksets.cli"
+_SCAFFOLDS = "envs.scaffolds.cli"
 _DATASETS = "trainer_adapter.datasets.cli"
 
 PANELS: Final[dict[str, tuple[Command, ...]]] = {
@@ -311,6 +312,21 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     "model",
                     "Write a tiny untrained chat model, for a first hour without a download.",
                     "trainer_adapter.cli:new_model",
+                ),
+                Command(
+                    "env",
+                    "Write an environment of several turns with its tasks and scorer, and the test of its gate.",
+                    f"{_SCAFFOLDS}:new_env",
+                ),
+                Command(
+                    "taskset",
+                    "Write a task set whose answers are texts, and the test of its gate.",
+                    f"{_SCAFFOLDS}:new_taskset",
+                ),
+                Command(
+                    "scorer",
+                    "Write a scorer with evidence, tasks to try it on, and the test of its gate.",
+                    f"{_SCAFFOLDS}:new_scorer",
                 ),
             ),
         ),
