@@ -99,7 +99,7 @@ class _WarmProcess:
             path = msgspec.json.encode(sys.path).decode()
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, path, str(theirs.fileno()), prepare],
-                env={"PATH": os.defpath, "LANG": "C.UTF-8"},  # no secrets
+                env={"PATH": os.defpath, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"},  # no secrets, no threads to fork
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
@@ -164,6 +164,7 @@ def serve(descriptor: int, prepare: str) -> None:
                         end.close()
                         _keep(call, answer_to, cpu_seconds, seconds)
                 except Exception as error:  # noqa: BLE001  # a package may raise anything, and other requests go on
+                    _read_all(answer_to.fileno())  # to close a socket with something unread would lose the answer
                     answer_to.sendall(msgspec.json.encode(CallResult(broken=describe_error(error))))
 
 

@@ -167,7 +167,7 @@ def _check_spaces(spaces: Any, env: Any, name: str) -> None:  # noqa: ANN401  # 
 
 def _read_sections(kind: type[object]) -> dict[str, str]:
     """Return the sections of a docstring that a player needs, by title."""
-    parts = re.split(r"^##+ +(.+?)\s*$", inspect.getdoc(kind) or "", flags=re.MULTILINE)
+    parts = re.split(r"^[ \t]*##+ +(.+?)[ \t]*$", inspect.getdoc(kind) or "", flags=re.MULTILINE)
     found = dict(zip(parts[1::2], parts[2::2], strict=True))
     return {title: found[title].strip() for title in _SECTIONS if found.get(title, "").strip()}
 
