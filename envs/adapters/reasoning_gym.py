@@ -3,7 +3,8 @@
 Its ``score_answer`` judges, in a process of its own. What an answer without knowledge earns (nothing, garbage, the
 question itself) is declared with each task as its floor, and subtracted: (score - floor) / (1 - floor), never below 0.
 
-Some sets evaluate an answer as Python. There, an answer that is more than literals or a formula counts as none.
+Some of its scorers evaluate an answer as Python: such an answer could run a program, and read what is expected. Here
+``eval`` reads literals only, and sympy gets nothing but formulas; any other answer counts as none.
 """
 
 import ast
@@ -14,7 +15,7 @@ from functools import lru_cache
 from importlib import metadata
 from itertools import count as count_from, islice, product
 from types import FunctionType
-from typing import Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -54,9 +55,8 @@ _BOMBS: Final = {"bomb": "9**9**9**9", "factorial": "9**9!"}
 _FORMULA: Final = re.compile(r"[\w\s.+\-*/^(),=!]*", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE: Final = re.compile(r"[A-Za-z]\d*")
-_FUNCTIONS: Final = frozenset(
-    "sin cos tan sec csc cot asin acos atan sinh cosh tanh exp log ln sqrt abs Abs pi".split()
-)
+_PLAIN_NAMES: Final = frozenset({"abs", "pi", "sqrt"})
+"""Names in formulas that are no functions of sympy's."""
 
 
 _Entry: TypeAlias = Mapping[str, object]
@@ -144,7 +144,8 @@ class ReasoningGym:
             entry = _make_entry(source)
             question = str(entry["question"])
             digest = content_hash(question.encode())
-            if digest in seen or (int(digest[:8], 16) % _EVAL_SHARE == 0) != (split == "eval"):
+            is_fit = _is_harmless(_open_dataset(_encode_options(source)), str(entry["answer"]))
+            if not is_fit or digest in seen or (int(digest[:8], 16) % _EVAL_SHARE == 0) != (split == "eval"):
                 misses += 1
                 if misses > _MAX_MISSES:
                     return
@@ -229,7 +230,7 @@ def _declare_grading(source: _Source, entry: _Entry) -> _Grading:
     dataset = _open_dataset(_encode_options(source))
     floor, question = 0.0, str(entry["question"])
     texts = _list_forgeries(question + _INSTRUCTION)
-    if _find_evaluation(dataset) == "formula":
+    if _reads_formulas(dataset):
         texts = {name: text for name, text in texts.items() if name not in _BOMBS}
     for answer in (None, "", question, *texts.values()):
         with suppress(Exception):  # that earns nothing
@@ -251,39 +252,38 @@ def _encode_options(source: _Source) -> bytes:
 @lru_cache(16)
 def _open_dataset(encoded: bytes) -> _Dataset:
     name, options = msgspec.json.decode(encoded, type=tuple[str, JsonObject])
-    return cast("_Dataset", import_extra(_PACKAGE, _EXTRA).create_dataset(name, **options))
+    dataset = cast("_Dataset", import_extra(_PACKAGE, _EXTRA).create_dataset(name, **options))
+    score_answer = _score_function(dataset)
+    if "eval" in score_answer.__code__.co_names:
+        score_answer.__globals__["eval"] = ast.literal_eval  # of that module alone
+    return dataset
 
 
 def _list_forgeries(prompt: str) -> dict[str, str]:
     return {**common_answers(prompt), **_BOMBS}
 
 
-def _find_evaluation(dataset: _Dataset) -> Literal["formula", "literals"] | None:
-    """Return how the package's scorer evaluates an answer: by sympy, which evaluates Python, or by ``eval``."""
-    code = cast("FunctionType", type(dataset).score_answer)
+def _reads_formulas(dataset: _Dataset) -> bool:
+    """Whether the package's scorer hands the answer to sympy, which evaluates it as Python."""
+    code = _score_function(dataset)
+    own = str(getattr(code.__globals__.get("parse_expr"), "__module__", "")).startswith(_PACKAGE)
     used = set(code.__code__.co_names)
-    parser = str(getattr(code.__globals__.get("parse_expr"), "__module__", ""))
-    if "sympify" in used or ("parse_expr" in used and not parser.startswith(_PACKAGE)):
-        return "formula"
-    return "literals" if {"eval", "exec"} & used else None
+    return "sympify" in used or ("parse_expr" in used and not own)
 
 
 def _is_harmless(dataset: _Dataset, answer: str | None) -> bool:
-    """Whether scoring the answer evaluates nothing but a formula or literals, whatever it says."""
-    kind = None if answer is None else _find_evaluation(dataset)
-    if answer is None or kind is None:
+    """Whether sympy, where the package's scorer calls it, finds nothing but a formula of variables and functions."""
+    if answer is None or not _reads_formulas(dataset):
         return True
-    if kind == "formula":
-        names = _NAME.findall(answer)
-        is_formula = _FORMULA.fullmatch(answer) is not None
-        return is_formula and all(one in _FUNCTIONS or _VARIABLE.fullmatch(one) for one in names)
-    try:
-        ast.literal_eval(answer)
-    except SyntaxError:  # it is no Python, so nothing is evaluated
-        return True
-    except (ValueError, TypeError, MemoryError, RecursionError):
-        return False
-    return True
+    sympy, is_formula = import_extra("sympy", _EXTRA), _FORMULA.fullmatch(answer) is not None
+    named = {name: getattr(sympy, name, None) for name in _NAME.findall(answer) if not _VARIABLE.fullmatch(name)}
+    return is_formula and all(
+        name in _PLAIN_NAMES or (isinstance(one, type) and issubclass(one, sympy.Function)) for name, one in named.items()
+    )
+
+
+def _score_function(dataset: _Dataset) -> FunctionType:
+    return cast("FunctionType", type(dataset).score_answer)
 
 
 def _reply(name: str, text: str) -> Script:
