@@ -1,6 +1,7 @@
 """What adapters share: packages that an extra brings, and names with options such as ``chain_sum?max_terms=4``."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from urllib.parse import parse_qsl
 
@@ -11,17 +12,21 @@ from agent_layer.infra import install_command
 from agent_layer.schema import JsonObject
 
 
-def import_extra(module: str, extra: str) -> ModuleType:
-    """Import a module of a package that an extra brings.
+def check_extra(module: str, extra: str) -> None:
+    """Check that a package that an extra brings is installed, without importing it.
 
-    Raises: BadInputError: it is not installed.
+    Raises: BadInputError: it is not.
     """
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
+    if find_spec(module) is None:
         raise BadInputError(
-            f"adapter {extra!r}: expected its package to be installed, found no {error.name!r}; {install_command(extra)}"
-        ) from error
+            f"adapter {extra!r}: expected its package to be installed, found no {module!r}; {install_command(extra)}"
+        )
+
+
+def import_extra(module: str, extra: str) -> ModuleType:
+    """Import a module of a package that an extra brings; raises as ``check_extra`` does."""
+    check_extra(module.partition(".")[0], extra)
+    return import_module(module)
 
 
 def read_options(text: str) -> tuple[str, JsonObject]:

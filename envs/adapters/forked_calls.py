@@ -37,6 +37,8 @@ _PROGRAM: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     " from envs.adapters.forked_calls import serve; serve(int(sys.argv[2]), sys.argv[3])"
 )
+_VARIABLES: Final = {"PATH": os.defpath, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+"""No secrets, no threads, which no fork inherits, and the same order of sets everywhere."""
 _MAX_REQUEST_BYTES: Final = 1 << 16
 _MAX_MEMORY_BYTES: Final = 4 << 30
 """Address space of a call, the warm process's included."""
@@ -99,7 +101,7 @@ class _WarmProcess:
             path = msgspec.json.encode(sys.path).decode()
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, path, str(theirs.fileno()), prepare],
-                env={"PATH": os.defpath, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"},  # no secrets, no threads to fork
+                env=_VARIABLES,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),

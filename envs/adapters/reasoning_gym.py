@@ -1,7 +1,10 @@
 """reasoning-gym: its generated task sets, named ``reasoning-gym:NAME`` or ``reasoning-gym:NAME?option=value``.
 
-Its ``score_answer`` judges, in a process of its own. What an answer without knowledge earns (nothing, garbage, the
-question itself) is declared with each task as its floor, and subtracted: (score - floor) / (1 - floor), never below 0.
+The package draws and scores in processes of its own (``forked_calls.py``), so that its answers to equal seeds are equal
+on every machine, and no answer of a policy disturbs a worker.
+
+What an answer without knowledge earns (nothing, forgeries, the question itself) is declared with each task as its
+floor, and subtracted from ``score_answer``: (score - floor) / (1 - floor), never below 0.
 
 Some of its scorers evaluate an answer as Python: such an answer could run a program, and read what is expected. Here
 ``eval`` reads literals only, and sympy gets nothing but formulas; any other answer counts as none.
@@ -19,9 +22,9 @@ from typing import Final, Protocol, TypeAlias, cast
 
 import msgspec
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema import JsonObject, Split, Task, Trajectory, content_hash
-from envs.adapters.extras import import_extra, read_options
+from envs.adapters.extras import check_extra, import_extra, read_options
 from envs.adapters.forked_calls import call_forked
 from envs.grading import Verdict, common_answers, final_answer, only_reward, zero_scores
 from envs.tasksets import Script
@@ -31,11 +34,14 @@ _PACKAGE: Final = "reasoning_gym"
 _OWN_VERSION: Final = "1"
 _CHUNK: Final = 100
 """Entries of one seed of theirs. Entry i of seed s is often entry i - 1 of seed s + 1, so seeds are hashes."""
+_BATCH: Final = 10
+"""Entries that one call makes; divides the chunk."""
 _EVAL_SHARE: Final = 4
 """One question in this many is of split eval, by its hash, so that no question is in both."""
 _MAX_MISSES: Final = 400
 """Entries in a row that are of the other split, or were there before, after which a set has no more."""
 _NUM_MUTANTS: Final = 20
+_DRAW_SECONDS: Final = 600
 _INSTRUCTION: Final = (
     "\n\nThink step by step. Then write the answer between <answer> and </answer>, and nothing else between them, in"
     " the form that the question asks for."
@@ -67,22 +73,30 @@ class _Dataset(Protocol):
     def score_answer(self, answer: str | None, entry: _Entry) -> float: ...
 
 
-class _Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an entry comes from."""
+class _Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries of one seed."""
 
     dataset: str
     options: JsonObject
     seed: int
-    index: int
 
 
-class _Grading(_Source, frozen=True, kw_only=True):
-    """Form of ``task.grading``."""
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of an entry; the rest of it has types that JSON has not, and is made again to score."""
 
+    question: str
     answer: str
     """The package's own, which is one of several right ones in many sets."""
     floor: float
-    """What an answer without knowledge earns of the package."""
+    """What an answer without knowledge earns of the package; 1: the entry is no task, as its answer cannot be scored."""
+
+
+class _Grading(_Chunk, frozen=True, kw_only=True):
+    """Form of ``task.grading``."""
+
+    index: int
+    answer: str
+    floor: float
 
 
 def open_set(text: str) -> "ReasoningGym":
@@ -91,16 +105,14 @@ def open_set(text: str) -> "ReasoningGym":
     Raises: BadInputError: the package is not installed, or has no such set or option.
     """
     name, options = read_options(text)
-    known = cast("dict[str, object]", import_extra(f"{_PACKAGE}.factory", _EXTRA).DATASETS)
-    if name not in known:
-        raise BadInputError(f"task set {_EXTRA}:{name}: expected one of {', '.join(sorted(known))}; choose one")
+    check_extra(_PACKAGE, _EXTRA)
     if taken := options.keys() & {"seed", "size"}:
         raise BadInputError(f"task set {_EXTRA}:{name}: {min(taken)!r} is the task set's own; leave it out")
     found = ReasoningGym(name, options, f"{_EXTRA}:{text}")
     try:
-        next(found.tasks(split="train"))
-    except Exception as error:  # the package may raise anything
-        raise BadInputError(f"task set {_EXTRA}:{text}: makes no task, {error!r}; correct its options") from error
+        _draw_rows(_Chunk(dataset=name, options=options, seed=0), 0)
+    except AgentFailedError as error:
+        raise BadInputError(f"task set {_EXTRA}:{text}: makes no task; correct name or options: {error}") from error
     return found
 
 
@@ -134,18 +146,13 @@ class ReasoningGym:
     def _draw_tasks(self, split: Split, seed: int) -> Iterator[Task]:
         seen, misses = set[str](), 0
         for number in count_from():
-            chunk, index = divmod(number, _CHUNK)
-            source = _Source(
-                dataset=self._dataset,
-                options=self._options,
-                seed=int(content_hash(f"{seed} {chunk}".encode())[:7], 16),
-                index=index,
-            )
-            entry = _make_entry(source)
-            question = str(entry["question"])
-            digest = content_hash(question.encode())
-            is_fit = _is_harmless(_open_dataset(_encode_options(source)), str(entry["answer"]))
-            if not is_fit or digest in seen or (int(digest[:8], 16) % _EVAL_SHARE == 0) != (split == "eval"):
+            place, index = divmod(number, _CHUNK)
+            their_seed = int(content_hash(f"{seed} {place}".encode())[:7], 16)
+            chunk = _Chunk(dataset=self._dataset, options=self._options, seed=their_seed)
+            row = _draw_rows(chunk, index // _BATCH)[index % _BATCH]
+            digest = content_hash(row.question.encode())
+            is_eval = int(digest[:8], 16) % _EVAL_SHARE == 0
+            if row.floor >= 1 or digest in seen or is_eval != (split == "eval"):
                 misses += 1
                 if misses > _MAX_MISSES:
                     return
@@ -157,8 +164,8 @@ class ReasoningGym:
                 run="tasks",
                 split=split,
                 task_type=f"{_EXTRA}.{self._dataset}",
-                input=question + _INSTRUCTION,
-                grading=msgspec.to_builtins(_declare_grading(source, entry)),
+                input=row.question + _INSTRUCTION,
+                grading={**msgspec.to_builtins(chunk), "index": index, "answer": row.answer, "floor": row.floor},
                 scorer=f"{__name__}:score",
             )
 
@@ -174,8 +181,9 @@ class ReasoningGym:
     def mutants(self, task: Task) -> Sequence[Script]:
         """Return answers to other questions."""
         own = _read_grading(task)
-        near = (msgspec.structs.replace(own, index=(own.index + step) % _CHUNK) for step in range(1, _NUM_MUTANTS + 1))
-        others = dict.fromkeys(str(_make_entry(one)["answer"]) for one in near)
+        chunk = _Chunk(dataset=own.dataset, options=own.options, seed=own.seed)
+        near = [(own.index + step) % _CHUNK for step in range(1, _NUM_MUTANTS + 1)]
+        others = dict.fromkeys(_draw_rows(chunk, index // _BATCH)[index % _BATCH].answer for index in near)
         return [_reply(f"other-{number}", _ANSWER.format(one)) for number, one in enumerate(others) if one != own.answer]
 
     def cheats(self, task: Task) -> Sequence[Script]:
@@ -192,75 +200,91 @@ def score(task: Task, trajectory: Trajectory, result: object) -> Verdict:
     Raises: AgentFailedError: the package makes another entry now, or its process failed: no judgement.
     """
     grading = _read_grading(task)
-    source: JsonObject = msgspec.to_builtins(grading)
-    called = call_forked(f"{__name__}:prepare_scoring", source, final_answer(trajectory, result))
+    called = call_forked(f"{__name__}:prepare", msgspec.to_builtins(grading), final_answer(trajectory, result))
     if called.error is not None:
         return Verdict(scores=zero_scores(task), evidence={"error": called.error})
     found = min(max(float(cast("float", called.value)), 0.0), 1.0)
-    above = 0.0 if grading.floor >= 1 else max(0.0, (found - grading.floor) / (1 - grading.floor))
+    above = max(0.0, (found - grading.floor) / (1 - grading.floor))
     return Verdict(scores={only_reward(task): above}, evidence={"score_answer": found, "floor": grading.floor})
 
 
-def prepare_scoring(request: JsonObject) -> Callable[[object], float]:
-    """Return what scores a text; runs in the warm process of ``call_forked``.
+@lru_cache(256)
+def _draw_batch(chunk: bytes, number: int) -> list[_Row]:
+    called = call_forked(
+        f"{__name__}:prepare", msgspec.json.decode(chunk), number, cpu_seconds=_DRAW_SECONDS, seconds=2 * _DRAW_SECONDS
+    )
+    if called.error is not None:
+        raise AgentFailedError(f"task set {_EXTRA}: drawing tasks failed, {called.error}; correct its options")
+    return msgspec.convert(called.value, list[_Row])
 
-    Raises: BadInputError: the package makes another entry of this seed than it did for the task.
-    """
-    grading = msgspec.convert(request, _Grading)
-    entry, dataset = _make_entry(grading), _open_dataset(_encode_options(grading))
-    if str(entry["answer"]) != grading.answer:
-        raise BadInputError(
-            f"task set {_EXTRA}:{grading.dataset}: seed {grading.seed} makes another entry {grading.index} than when"
-            f" the task was drawn; install the version of {_EXTRA} that the task names"
-        )
-    extract = cast("Callable[[str], str | None]", import_extra(f"{_PACKAGE}.utils", _EXTRA).extract_answer)
 
-    def score_text(text: object) -> float:
-        answer = extract(str(text))
-        return float(dataset.score_answer(answer if _is_harmless(dataset, answer) else None, entry))
-
-    return score_text
+def _draw_rows(chunk: _Chunk, number: int) -> list[_Row]:
+    return _draw_batch(msgspec.json.encode(chunk), number)
 
 
 def _read_grading(task: Task) -> _Grading:
     return msgspec.convert(task.grading, _Grading)
 
 
-def _declare_grading(source: _Source, entry: _Entry) -> _Grading:
-    dataset = _open_dataset(_encode_options(source))
-    floor, question = 0.0, str(entry["question"])
-    texts = _list_forgeries(question + _INSTRUCTION)
-    if _reads_formulas(dataset):
-        texts = {name: text for name, text in texts.items() if name not in _BOMBS}
-    for answer in (None, "", question, *texts.values()):
-        with suppress(Exception):  # that earns nothing
-            earned = float(dataset.score_answer(answer if _is_harmless(dataset, answer) else None, entry))
-            floor = max(floor, earned if earned < 1 else 0.0)  # one that is right by chance is no forgery
-    fields = {name: getattr(source, name) for name in _Source.__struct_fields__}
-    return _Grading(**fields, answer=str(entry["answer"]), floor=floor)
+def _list_forgeries(prompt: str) -> dict[str, str]:
+    return {**common_answers(prompt), **_BOMBS}
 
 
-def _make_entry(source: _Source) -> _Entry:
-    return _open_dataset(_encode_options(source))[source.index]
+def _reply(name: str, text: str) -> Script:
+    return Script(name=name, replies=[{"role": "assistant", "content": text}])
 
 
-def _encode_options(source: _Source) -> bytes:
-    """Return what a dataset is remembered by."""
-    return msgspec.json.encode((source.dataset, {**source.options, "seed": source.seed, "size": _CHUNK}))
+def prepare(request: JsonObject) -> Callable[[object], object]:
+    """Return what scores a text for a ``_Grading``, and what draws a batch of a ``_Chunk``; for ``call_forked``.
+
+    Raises: BadInputError: the package has no such set, or makes another entry of this seed than it did for the task.
+    """
+    chunk = msgspec.convert(request, _Chunk)
+    dataset = _open_dataset(msgspec.json.encode(chunk))
+    if "index" not in request:
+        return lambda number: [
+            _describe_entry(dataset, dataset[cast("int", number) * _BATCH + place]) for place in range(_BATCH)
+        ]
+    grading = msgspec.convert(request, _Grading)
+    entry = dataset[grading.index]
+    if str(entry["answer"]) != grading.answer:
+        raise BadInputError(
+            f"task set {_EXTRA}:{grading.dataset}: seed {grading.seed} makes another entry {grading.index} than when"
+            f" the task was drawn; install the version of {_EXTRA} that drew it"
+        )
+    extract = cast("Callable[[str], str | None]", import_extra(f"{_PACKAGE}.utils", _EXTRA).extract_answer)
+    return lambda text: _score_text(dataset, extract(str(text)), entry)
 
 
 @lru_cache(16)
 def _open_dataset(encoded: bytes) -> _Dataset:
-    name, options = msgspec.json.decode(encoded, type=tuple[str, JsonObject])
-    dataset = cast("_Dataset", import_extra(_PACKAGE, _EXTRA).create_dataset(name, **options))
+    chunk = msgspec.json.decode(encoded, type=_Chunk)
+    known = cast("dict[str, object]", import_extra(f"{_PACKAGE}.factory", _EXTRA).DATASETS)
+    if chunk.dataset not in known:
+        raise BadInputError(f"expected a set among {', '.join(sorted(known))}, found {chunk.dataset!r}; choose one")
+    make = import_extra(_PACKAGE, _EXTRA).create_dataset
+    dataset = cast("_Dataset", make(chunk.dataset, **{**chunk.options, "seed": chunk.seed, "size": _CHUNK}))
     score_answer = _score_function(dataset)
     if "eval" in score_answer.__code__.co_names:
-        score_answer.__globals__["eval"] = ast.literal_eval  # of that module alone
+        score_answer.__globals__["eval"] = ast.literal_eval
     return dataset
 
 
-def _list_forgeries(prompt: str) -> dict[str, str]:
-    return {**common_answers(prompt), **_BOMBS}
+def _describe_entry(dataset: _Dataset, entry: _Entry) -> _Row:
+    question, answer = str(entry["question"]), str(entry["answer"])
+    texts = _list_forgeries(question + _INSTRUCTION)
+    if _reads_formulas(dataset):
+        texts = {name: text for name, text in texts.items() if name not in _BOMBS}
+    floor = 0.0 if _is_harmless(dataset, answer) else 1.0
+    for text in (None, "", question, *texts.values()):
+        with suppress(Exception):  # one that it cannot read earns nothing
+            earned = _score_text(dataset, text, entry)
+            floor = max(floor, earned if earned < 1 else 0.0)  # one that is right by chance is no forgery
+    return _Row(question=question, answer=answer, floor=floor)
+
+
+def _score_text(dataset: _Dataset, answer: str | None, entry: _Entry) -> float:
+    return float(dataset.score_answer(answer if _is_harmless(dataset, answer) else None, entry))
 
 
 def _reads_formulas(dataset: _Dataset) -> bool:
@@ -284,7 +308,3 @@ def _is_harmless(dataset: _Dataset, answer: str | None) -> bool:
 
 def _score_function(dataset: _Dataset) -> FunctionType:
     return cast("FunctionType", type(dataset).score_answer)
-
-
-def _reply(name: str, text: str) -> Script:
-    return Script(name=name, replies=[{"role": "assistant", "content": text}])

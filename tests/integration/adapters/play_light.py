@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import contextlib
 import json
 import random
 import sys
@@ -48,7 +49,10 @@ def score_alone(rows):
     found = []
     for row in rows:
         dataset = reasoning_gym.create_dataset(row["dataset"], seed=row["seed"], size=100, **row["options"])
-        found.append(dataset.score_answer(extract_answer(row["text"]), dataset[row["index"]]))
+        try:
+            found.append(dataset.score_answer(extract_answer(row["text"]), dataset[row["index"]]))
+        except Exception:  # noqa: BLE001  # some raise at an odd answer, which then earns nothing
+            found.append(0.0)
     return found
 
 
@@ -106,9 +110,10 @@ def play_alone(episodes):
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     part, *words = sys.argv[1:]
-    if part in ("scores", "rewards"):
-        read = json.loads(Path(words[0]).read_text())
-        made = score_alone(read) if part == "scores" else play_alone(read)
-    else:
-        made = score_answers(words) if part == "answers" else play_episodes()
+    with contextlib.redirect_stdout(sys.stderr):  # reasoning-gym prints
+        if part in ("scores", "rewards"):
+            read = json.loads(Path(words[0]).read_text())
+            made = score_alone(read) if part == "scores" else play_alone(read)
+        else:
+            made = score_answers(words) if part == "answers" else play_episodes()
     sys.stdout.write(json.dumps(made) + "\n")
