@@ -190,9 +190,7 @@ def _keep(call: Callable[[object], object], answer_to: socket.socket, cpu_second
         os._exit(0)
 
 
-def _make_call(
-    call: Callable[[object], object], value: object, writer: int, keeper: int, cpu_seconds: int
-) -> NoReturn:
+def _make_call(call: Callable[[object], object], value: object, writer: int, keeper: int, cpu_seconds: int) -> NoReturn:
     try:
         die_with_parent(keeper)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))

@@ -94,7 +94,9 @@ class GymnasiumEnvironment:
         chosen = self._read_action(word)
         if chosen is None:
             self._num_illegal += 1
-            text = f"{word[:80]!r} is no action. Answer with {self._describe_actions()}, between <action> and </action>."
+            text = (
+                f"{word[:80]!r} is no action. Answer with {self._describe_actions()}, between <action> and </action>."
+            )
             return StepResult(observation=text, done=self._num_illegal >= _MAX_ILLEGAL)
         self._num_illegal = 0
         observation, reward, terminated, truncated, _ = await asyncio.to_thread(self._env.step, chosen)

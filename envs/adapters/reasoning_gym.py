@@ -184,7 +184,9 @@ class ReasoningGym:
         chunk = _Chunk(dataset=own.dataset, options=own.options, seed=own.seed)
         near = [(own.index + step) % _CHUNK for step in range(1, _NUM_MUTANTS + 1)]
         others = dict.fromkeys(_draw_rows(chunk, index // _BATCH)[index % _BATCH].answer for index in near)
-        return [_reply(f"other-{number}", _ANSWER.format(one)) for number, one in enumerate(others) if one != own.answer]
+        return [
+            _reply(f"other-{number}", _ANSWER.format(one)) for number, one in enumerate(others) if one != own.answer
+        ]
 
     def cheats(self, task: Task) -> Sequence[Script]:
         """Return forgeries of an answer, and what a scorer that evaluates it would not survive."""
@@ -302,7 +304,8 @@ def _is_harmless(dataset: _Dataset, answer: str | None) -> bool:
     sympy, is_formula = import_extra("sympy", _EXTRA), _FORMULA.fullmatch(answer) is not None
     named = {name: getattr(sympy, name, None) for name in _NAME.findall(answer) if not _VARIABLE.fullmatch(name)}
     return is_formula and all(
-        name in _PLAIN_NAMES or (isinstance(one, type) and issubclass(one, sympy.Function)) for name, one in named.items()
+        name in _PLAIN_NAMES or (isinstance(one, type) and issubclass(one, sympy.Function))
+        for name, one in named.items()
     )
 
 

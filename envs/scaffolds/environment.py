@@ -83,7 +83,10 @@ class ScaffoldTasks:
         """Return games that end elsewhere, or late: they score 0."""
         hidden = hide_number(task.seed or 0)
         late = [*["I try 1"] * MAX_GUESSES, str(hidden)]
-        return [_play("late", late), *(_play(f"ends-at-{one}", [str(one)]) for one in (hidden - 1, hidden + 1, -hidden))]
+        return [
+            _play("late", late),
+            *(_play(f"ends-at-{one}", [str(one)]) for one in (hidden - 1, hidden + 1, -hidden)),
+        ]
 
     def cheats(self, task: Task) -> Sequence[Script]:
         """Return at least 20 answers that know nothing, or try to talk to the scorer: they score 0."""

@@ -62,7 +62,13 @@ class ScaffoldTasks:
     def mutants(self, task: Task) -> Sequence[Script]:
         """Return answers that are nearly right: they score 0."""
         right: JsonObject = json.loads(json.dumps(task.grading))
-        changes: list[JsonObject] = [{"age": 0}, {"age": str(right["age"])}, {"name": "Zoe"}, {"more": 1}, {"age": None}]
+        changes: list[JsonObject] = [
+            {"age": 0},
+            {"age": str(right["age"])},
+            {"name": "Zoe"},
+            {"more": 1},
+            {"age": None},
+        ]
         return [_answer(f"wrong-{number}", json.dumps(right | one)) for number, one in enumerate(changes)]
 
     def cheats(self, task: Task) -> Sequence[Script]:

@@ -1,9 +1,9 @@
 """Scores and episodes of reasoning-gym and Gymnasium, by our adapters and by the packages alone; runs in their environment.
 
-    python play_light.py answers SET …  > answers.json    our scores of answers to the tasks of sets
-    python play_light.py scores answers.json              the package's own scores of the same
-    python play_light.py episodes > episodes.json         episodes by our environments
-    python play_light.py rewards episodes.json            the same by Gymnasium's own loop
+python play_light.py answers SET …  > answers.json    our scores of answers to the tasks of sets
+python play_light.py scores answers.json              the package's own scores of the same
+python play_light.py episodes > episodes.json         episodes by our environments
+python play_light.py rewards episodes.json            the same by Gymnasium's own loop
 """
 
 import asyncio
