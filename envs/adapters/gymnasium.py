@@ -1,8 +1,9 @@
 """Gymnasium: environments with discrete or text actions, named ``gymnasium:ID`` or ``gymnasium:ID?option=value``.
 
 The first message has the environment's own words on its actions, observations and rewards, where its docstring has
-them, and how to answer. An observation is its value as JSON, floats with 6 digits, a text as it is; below it, what the
-environment draws where it draws text (``render_mode="ansi"``): a highlighted cell as ``[x]``, a coloured one as ``(x)``.
+them, and how to answer. An observation is its value as JSON, floats with 6 digits, a text as it is. Below it
+stands what the environment draws, where it draws text (``render_mode="ansi"``): a highlighted cell as ``[x]``, a
+coloured one as ``(x)``.
 
 An action stands in ``<action>`` tags, the last ones, or is the whole answer: a number, the words of the docstring for
 it, a JSON list for several, or a text. One that the environment does not know is answered, and changes nothing.
@@ -73,7 +74,8 @@ class GymnasiumEnvironment:
     def __init__(self) -> None:
         self._spaces: Any = import_extra("gymnasium.spaces", _EXTRA)
         self._env: Any = import_extra("gymnasium", _EXTRA).make(self.env_id, disable_env_checker=True, **self.options)
-        sections = _read_sections(type(self._env.unwrapped))
+        kind: type[object] = type(self._env.unwrapped)
+        sections = _read_sections(kind)
         self._intro = "\n\n".join(f"{title}:\n{text}" for title, text in sections.items())
         named = _NAMED_ACTION.findall(sections.get("Action Space", ""))
         self._numbers: Mapping[str, int] = {name.casefold(): int(number) for number, name in named}
@@ -158,7 +160,8 @@ def _check_spaces(spaces: Any, env: Any, name: str) -> None:  # noqa: ANN401  # 
     is_list = isinstance(actions, spaces.MultiDiscrete | spaces.MultiBinary) and len(actions.shape) == 1
     if not is_list and not isinstance(actions, spaces.Discrete | spaces.Text):
         raise BadInputError(
-            f"environment {name}: expected discrete or text actions, found {actions}; wrap it in an environment of yours"
+            f"environment {name}: expected discrete or text actions, found {actions}; wrap it in an"
+            " environment of yours"
         )
     if isinstance(seen, spaces.Box) and len(seen.shape) > 2:
         raise BadInputError(

@@ -88,7 +88,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     """The package's own, which is one of several right ones in many sets."""
     floor: float
-    """What an answer without knowledge earns of the package; 1: the entry is no task, as its answer cannot be scored."""
+    """What an answer without knowledge earns of the package; 1: the entry is no task, its own answer is not scored."""
 
 
 class _Grading(_Chunk, frozen=True, kw_only=True):

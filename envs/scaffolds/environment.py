@@ -1,4 +1,4 @@
-"""Scaffold: an environment of several turns, find a hidden number, with tasks and a scorer. Replace the world with yours.
+"""Scaffold: an environment of several turns, with tasks and a scorer. Replace the hidden number with your world.
 
 agent-layer tasksets check scaffold:ScaffoldTasks
 agent-layer eval scaffold:ScaffoldTasks --model URL

@@ -20,9 +20,9 @@ _NAMES = ["Ada", "Ben", "Cleo", "Dov", "Eva", "Finn"]
 
 
 class Scaffold:
-    """Scores 1 where the answer is the object of ``task.grading``, value by value and type by type. Contract: ``Scorer``.
+    """Scores 1 where the answer is the object of ``task.grading``, in values and types. Contract: ``Scorer``.
 
-    The last pair of outer braces of the answer counts. Text is only ever read: an answer that were run could score itself.
+    The last object of the answer counts. Text is only ever read: an answer that were run could score itself.
     """
 
     version = "1"

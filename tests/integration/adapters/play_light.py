@@ -1,4 +1,4 @@
-"""Scores and episodes of reasoning-gym and Gymnasium, by our adapters and by the packages alone; runs in their environment.
+"""Scores and episodes of reasoning-gym and Gymnasium, by our adapters and by the packages alone.
 
 python play_light.py answers SET …  > answers.json    our scores of answers to the tasks of sets
 python play_light.py scores answers.json              the package's own scores of the same

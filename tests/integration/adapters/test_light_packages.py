@@ -114,7 +114,7 @@ def test_the_gate_refuses_what_its_own_scorer_misjudges(call, tmp_path, name, fi
     assert finding is None or finding in said.partition("failed ")[2], said
 
 
-def test_a_set_or_option_that_is_not_there_is_named(call, tmp_path):
+def test_a_set_or_option_that_is_not_there_is_named(call):
     for name in ("chain_sums", "chain_sum?terms=3", "chain_sum?seed=1"):
         said = call("-m", "agent_layer.cli", "tasksets", "write", f"reasoning-gym:{name}", "tasks.jsonl", status=2)
         assert f"reasoning-gym:{name.partition('?')[0]}" in said

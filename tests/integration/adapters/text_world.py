@@ -10,7 +10,7 @@ class Echo(gymnasium.Env):
     action_space = spaces.Text(8, charset="abcdefghijklmnopqrstuvwxyz ")
     observation_space = spaces.Text(20)
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002  # Gymnasium's own signature
         super().reset(seed=seed)
         return "say something", {}
 
@@ -24,7 +24,7 @@ class Dials(gymnasium.Env):
     action_space = spaces.MultiDiscrete([3, 5])
     observation_space = spaces.Dict({"dials": spaces.MultiDiscrete([3, 5]), "heat": spaces.Box(0, 1, (1,))})
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002  # Gymnasium's own signature
         super().reset(seed=seed)
         return self._look(0, 0), {}
 
