@@ -313,21 +313,9 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     "Write a tiny untrained chat model, for a first hour without a download.",
                     "trainer_adapter.cli:new_model",
                 ),
-                Command(
-                    "env",
-                    "Write an environment of several turns with its tasks and scorer, and the test of its gate.",
-                    f"{_SCAFFOLDS}:new_env",
-                ),
-                Command(
-                    "taskset",
-                    "Write a task set whose answers are texts, and the test of its gate.",
-                    f"{_SCAFFOLDS}:new_taskset",
-                ),
-                Command(
-                    "scorer",
-                    "Write a scorer with evidence, tasks to try it on, and the test of its gate.",
-                    f"{_SCAFFOLDS}:new_scorer",
-                ),
+                Command("env", "Write an environment with tasks and a scorer, and its test.", f"{_SCAFFOLDS}:new_env"),
+                Command("taskset", "Write a task set with a scorer, and its test.", f"{_SCAFFOLDS}:new_taskset"),
+                Command("scorer", "Write a scorer with tasks to try it on, and its test.", f"{_SCAFFOLDS}:new_scorer"),
             ),
         ),
         Command(

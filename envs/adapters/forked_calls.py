@@ -147,7 +147,7 @@ def _send_request(prepare: str, request: bytes, answer_to: socket.socket) -> Non
 
 def serve(descriptor: int, prepare: str) -> None:
     """Fork a keeper for each request, in the warm process, until the other end of the socket closes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave nothing to wait for
 
     @lru_cache(_NUM_PREPARED)
     def find_call(request: bytes) -> Callable[[object], object]:
@@ -174,7 +174,7 @@ def _keep(call: Callable[[object], object], answer_to: socket.socket, cpu_second
     """Make the call in a child, and answer what it returned or how it ended."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.alarm(seconds)  # whoever asked is gone by then; the child goes with this process
+        signal.alarm(seconds)  # the scorer waits no longer; the child goes with this process
         value: object = msgspec.json.decode(_read_all(answer_to.fileno()))
         reader, writer = os.pipe()
         own_pid = os.getpid()

@@ -74,8 +74,7 @@ class GymnasiumEnvironment:
     def __init__(self) -> None:
         self._spaces: Any = import_extra("gymnasium.spaces", _EXTRA)
         self._env: Any = import_extra("gymnasium", _EXTRA).make(self.env_id, disable_env_checker=True, **self.options)
-        kind: type[object] = type(self._env.unwrapped)
-        sections = _read_sections(kind)
+        sections = _read_sections(cast("type[object]", type(self._env.unwrapped)))
         self._intro = "\n\n".join(f"{title}:\n{text}" for title, text in sections.items())
         named = _NAMED_ACTION.findall(sections.get("Action Space", ""))
         self._numbers: Mapping[str, int] = {name.casefold(): int(number) for number, name in named}
@@ -85,9 +84,9 @@ class GymnasiumEnvironment:
     async def reset(self, task: Task) -> object:
         """Return the rules and the first observation."""
         observation, _ = await asyncio.to_thread(self._env.reset, seed=derive_seed(task))
-        asked = [task.input] if isinstance(task.input, str) and task.input else []
+        before = [task.input] if isinstance(task.input, str) and task.input else []
         legal = f"Answer with your action between <action> and </action>: {self._describe_actions()}."
-        return "\n\n".join([*asked, *([self._intro] if self._intro else []), legal, self._show(observation)])
+        return "\n\n".join([*before, *([self._intro] if self._intro else []), legal, self._show(observation)])
 
     async def step(self, action: str) -> StepResult:
         """Take the action that a text names; a text that names none changes nothing, but too many in a row end."""

@@ -31,9 +31,9 @@ def test_the_set_passes_its_gate(tmp_path):
 
 
 def new_env(name: Name) -> None:
-    """Write an environment of several turns with its tasks and scorer, and the test of its gate.
+    """Write an environment with tasks and a scorer, and its test.
 
-    NAME.py has a class with reset, step, state and close; a task set, whose right and wrong games the gate judges; and
+    NAME.py has a class with reset, step, state and close, for several turns; a task set, whose right and wrong games the gate judges; and
     a scorer outside of the agent. It runs as it is. Replace the world, then the games.
 
         agent-layer new env maze
@@ -44,9 +44,9 @@ def new_env(name: Name) -> None:
 
 
 def new_taskset(name: Name) -> None:
-    """Write a task set whose answers are texts, and the test of its gate.
+    """Write a task set with a scorer, and its test.
 
-    NAME.py draws tasks by seed, level and split, knows what must score 1 and what 0, and has a scorer. It runs as it
+    NAME.py draws tasks with answers in text by seed, level and split, knows what must score 1 and what 0, and has a scorer. It runs as it
     is. Replace the questions and answers; the gate then says what is missing before it may train.
 
         agent-layer new taskset my_sums
@@ -57,9 +57,9 @@ def new_taskset(name: Name) -> None:
 
 
 def new_scorer(name: Name) -> None:
-    """Write a scorer with evidence, tasks to try it on, and the test of its gate.
+    """Write a scorer with tasks to try it on, and its test.
 
-    NAME.py has a class with 'async def score(self, context)', and a small task set that holds it to right, wrong and
+    NAME.py has a class with 'async def score(self, context)', which gives evidence, and a small task set that holds it to right, wrong and
     forged answers. It runs as it is. Tasks name it as "scorer": "NAME:Name".
 
         agent-layer new scorer facts

@@ -47,7 +47,7 @@ _NUM_COMPARED: Final = 8
 _CONCURRENCY: Final = max(2, os.cpu_count() or 2) + 1
 _PRINT: Final = "from envs.tasksets.gate.gate import print_hashes; print_hashes(*sys.argv[2:])"
 _CHILD_SECONDS: Final = 300.0
-_MOST_OF_A_PART: Final = 0.999
+_MAX_PART: Final = 0.999
 _REPEATED: Final = 6
 """Number of scripts of a kind for each one that is judged twice."""
 
@@ -282,7 +282,7 @@ def _make_cases(taskset: TaskSet, task: Task) -> list[_Case]:
         _Case("reference", task, taskset.solve(task), 1.0, is_repeated=True),
         _Case("empty", task, Script(name="empty"), 0.0, is_repeated=True),
     ]
-    most = _MOST_OF_A_PART if getattr(taskset, "partial", False) else 0.0
+    most = _MAX_PART if getattr(taskset, "partial", False) else 0.0
     scripts: dict[CheckName, tuple[Sequence[Script], float, float]] = {
         "rewrites": (taskset.rewrites(task), 1.0, 1.0),
         "mutants": (taskset.mutants(task), 0.0, most),

@@ -85,10 +85,10 @@ def test_an_episode_earns_what_the_package_gives_it(compare):
 def test_an_environment_that_has_no_text_is_refused_by_name(call, name, why):
     find = "import sys; from envs.registry import find_object; find_object(sys.argv[1], 'agent')"
 
-    said = call("-c", find, f"gymnasium:{name}", status=1)
+    printed = call("-c", find, f"gymnasium:{name}", status=1)
 
-    assert f"BadInputError: environment gymnasium:{name}" in said
-    assert why in said
+    assert f"BadInputError: environment gymnasium:{name}" in printed
+    assert why in printed
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_an_environment_that_has_no_text_is_refused_by_name(call, name, why):
 def test_the_gate_refuses_what_its_own_scorer_misjudges(call, tmp_path, name, finding):
     require_kind("namespace", "session")
 
-    said = call(
+    printed = call(
         *("-m", "agent_layer.cli", "--dir", tmp_path, "tasksets", "check", f"reasoning-gym:{name}"),
         status=0 if finding is None else 1,
     )
 
-    assert finding is None or finding in said.partition("failed ")[2], said
+    assert finding is None or finding in printed.partition("failed ")[2], printed
 
 
 def test_a_set_or_option_that_is_not_there_is_named(call):
     for name in ("chain_sums", "chain_sum?terms=3", "chain_sum?seed=1"):
-        said = call("-m", "agent_layer.cli", "tasksets", "write", f"reasoning-gym:{name}", "tasks.jsonl", status=2)
-        assert f"reasoning-gym:{name.partition('?')[0]}" in said
-        assert "Traceback" not in said
+        printed = call("-m", "agent_layer.cli", "tasksets", "write", f"reasoning-gym:{name}", "tasks.jsonl", status=2)
+        assert f"reasoning-gym:{name.partition('?')[0]}" in printed
+        assert "Traceback" not in printed

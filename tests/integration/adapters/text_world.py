@@ -5,7 +5,7 @@ from gymnasium import spaces
 
 
 class Echo(gymnasium.Env):
-    """Says back what it hears, and ends at 'bye'."""
+    """Returns each text, and ends at 'bye'."""
 
     action_space = spaces.Text(8, charset="abcdefghijklmnopqrstuvwxyz ")
     observation_space = spaces.Text(20)
