@@ -169,7 +169,7 @@ def _check_spaces(spaces: Any, env: Any, name: str) -> None:  # noqa: ANN401  # 
         )
 
 
-def _read_sections(kind: type[object]) -> dict[str, str]:
+def _read_sections(kind: type[object]) -> dict[str, str]:  # kept: the form of their docstrings
     """Return the sections of a docstring that a player needs, by title."""
     parts = re.split(r"^[ \t]*##+ +(.+?)[ \t]*$", inspect.getdoc(kind) or "", flags=re.MULTILINE)
     found = dict(zip(parts[1::2], parts[2::2], strict=True))

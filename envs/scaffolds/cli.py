@@ -33,8 +33,8 @@ def test_the_set_passes_its_gate(tmp_path):
 def new_env(name: Name) -> None:
     """Write an environment with tasks and a scorer, and its test.
 
-    NAME.py has a class with reset, step, state and close, for several turns; a task set, whose right and wrong games the gate judges; and
-    a scorer outside of the agent. It runs as it is. Replace the world, then the games.
+    NAME.py has a class with reset, step, state and close, for several turns; a task set, whose right and wrong games
+    the gate judges; and a scorer outside of the agent. It runs as it is. Replace the world, then the games.
 
         agent-layer new env maze
         agent-layer tasksets check maze:MazeTasks
@@ -46,8 +46,8 @@ def new_env(name: Name) -> None:
 def new_taskset(name: Name) -> None:
     """Write a task set with a scorer, and its test.
 
-    NAME.py draws tasks with answers in text by seed, level and split, knows what must score 1 and what 0, and has a scorer. It runs as it
-    is. Replace the questions and answers; the gate then says what is missing before it may train.
+    NAME.py draws tasks with answers in text by seed, level and split, knows what must score 1 and what 0, and has a
+    scorer. It runs as it is. Replace questions and answers; the gate then says what is missing before it may train.
 
         agent-layer new taskset my_sums
         agent-layer tasksets check my_sums:MySums
@@ -59,8 +59,8 @@ def new_taskset(name: Name) -> None:
 def new_scorer(name: Name) -> None:
     """Write a scorer with tasks to try it on, and its test.
 
-    NAME.py has a class with 'async def score(self, context)', which gives evidence, and a small task set that holds it to right, wrong and
-    forged answers. It runs as it is. Tasks name it as "scorer": "NAME:Name".
+    NAME.py has a class with 'async def score(self, context)', which gives evidence, and a small task set that holds it
+    to right, wrong and forged answers. It runs as it is. Tasks name it as "scorer": "NAME:Name".
 
         agent-layer new scorer facts
         agent-layer tasksets check facts:FactsTasks
