@@ -119,7 +119,7 @@ class _WarmProcess:
 
 
 _warm: Final[dict[tuple[int, str], _WarmProcess]] = {}
-"""By own process id, because a fork has no right to its parent's, and ``Prepare``."""
+"""Warm process by own process id, as a fork may not use its parent's, and ``Prepare``."""
 _changing: Final = threading.Lock()
 
 
