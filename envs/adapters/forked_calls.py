@@ -193,7 +193,7 @@ def _keep(call: Callable[[object], object], answer_to: socket.socket, cpu_second
 def _make_call(call: Callable[[object], object], value: object, writer: int, keeper: int, cpu_seconds: int) -> NoReturn:
     try:
         die_with_parent(keeper)
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))  # SIGXCPU, then SIGKILL
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         try:
@@ -212,9 +212,10 @@ def _read_result(found: bytes, status: int, cpu_used: float, cpu_seconds: int) -
         return msgspec.json.decode(found, type=CallResult)
     except msgspec.DecodeError:
         pass
-    if cpu_used >= cpu_seconds * 0.9:
+    ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    if ended_by == signal.SIGXCPU or cpu_used > cpu_seconds:
         return CallResult(error=f"it took more than {cpu_seconds} s of CPU time")
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+    if ended_by == signal.SIGKILL:
         return CallResult(broken="the machine killed it; see to its memory")
     return CallResult(error="it ended its process")
 
