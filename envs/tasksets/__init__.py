@@ -7,6 +7,7 @@ __getattr__, __all__ = face(
     {"envs.script": "Script", "registry": "list_taskset_names open_taskset", "taskset": "TaskSet"},
     {
         "gate.trainable": "check_judges check_trainable find_taskset write_task_line",
+        "generated": "TaskKey choose_split list_keys read_key write_replies",
         "guess_number.game": "HIGHEST REWARDS Game chance_without_hints chance_without_repeats compare",
         "registry": "read_holdout",
     },
