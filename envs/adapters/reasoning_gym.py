@@ -6,18 +6,19 @@ on every machine, and no answer of a policy disturbs a worker.
 What an answer without knowledge earns (nothing, forgeries, the question itself) is declared with each task as its
 floor, and subtracted from ``score_answer``: (score - floor) / (1 - floor), never below 0.
 
-Some of its scorers evaluate an answer as Python: such an answer could run a program, and read what is expected. Here
-``eval`` reads literals only, and sympy gets nothing but formulas; any other answer counts as none.
+Some of its scorers evaluate an answer as Python: such an answer could run a program, and read what is expected. While
+one scores, an audit hook of the process refuses all evaluation but that of formulas, whoever calls ``eval``.
 """
 
-import ast
+import dis
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import metadata
 from itertools import count as count_from, islice, product
-from types import FunctionType
+from types import CodeType, FrameType
 from typing import Final, Protocol, TypeAlias, cast
 
 import msgspec
@@ -58,12 +59,9 @@ _FRAMES: Final = tuple(
 """Other surroundings of an answer."""
 _BOMBS: Final = {"bomb": "9**9**9**9", "factorial": "9**9!"}
 """Forgeries that take for ever where they are evaluated."""
-_FORMULA: Final = re.compile(r"[\w\s.+\-*/^(),=!]*", re.ASCII)
-_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE: Final = re.compile(r"[A-Za-z]\d*")
-_PLAIN_NAMES: Final = frozenset({"abs", "pi", "sqrt"})
-"""Names in formulas that are no functions of sympy's."""
-
+_PLAIN_NAMES: Final = frozenset({"Float", "Function", "Integer", "Rational", "Symbol", "abs", "pi", "sqrt"})
+"""Names in formulas, as sympy writes them, that are no functions of sympy's."""
 
 _Entry: TypeAlias = Mapping[str, object]
 
@@ -265,49 +263,99 @@ def _open_dataset(encoded: bytes) -> _Dataset:
     if chunk.dataset not in known:
         raise BadInputError(f"expected a set among {', '.join(sorted(known))}, found {chunk.dataset!r}; choose one")
     make = import_extra(_PACKAGE, _EXTRA).create_dataset
-    dataset = cast("_Dataset", make(chunk.dataset, **{**chunk.options, "seed": chunk.seed, "size": _CHUNK}))
-    score_answer = _score_function(dataset)
-    if "eval" in score_answer.__code__.co_names:
-        score_answer.__globals__["eval"] = ast.literal_eval
-    return dataset
+    return cast("_Dataset", make(chunk.dataset, **{**chunk.options, "seed": chunk.seed, "size": _CHUNK}))
 
 
 def _describe_entry(dataset: _Dataset, entry: _Entry) -> _Row:
     question, answer = str(entry["question"]), str(entry["answer"])
-    texts = _list_forgeries(question + _INSTRUCTION)
-    if _reads_formulas(dataset):
-        texts = {name: text for name, text in texts.items() if name not in _BOMBS}
-    floor = 0.0 if _is_harmless(dataset, answer) else 1.0
-    for text in (None, "", question, *texts.values()):
+    guard, floor = _guard_process(), 0.0
+    for text in (None, "", question, *_list_forgeries(question + _INSTRUCTION).values()):
         with suppress(Exception):  # one that it cannot read earns nothing
-            earned = _score_text(dataset, text, entry)
+            earned = _score_text(dataset, text, entry, may_evaluate=text not in _BOMBS.values())
             floor = max(floor, earned if earned < 1 else 0.0)  # one that is right by chance is no forgery
-    return _Row(question=question, answer=answer, floor=floor)
+    with suppress(Exception):
+        _score_text(dataset, answer, entry)
+    return _Row(question=question, answer=answer, floor=1.0 if guard.has_refused else floor)
 
 
-def _score_text(dataset: _Dataset, answer: str | None, entry: _Entry) -> float:
-    return float(dataset.score_answer(answer if _is_harmless(dataset, answer) else None, entry))
+def _score_text(dataset: _Dataset, answer: str | None, entry: _Entry, *, may_evaluate: bool = True) -> float:
+    with _guard_process().watch(may_evaluate=may_evaluate):
+        return float(dataset.score_answer(answer, entry))
 
 
-def _reads_formulas(dataset: _Dataset) -> bool:
-    """Whether the package's scorer hands the answer to sympy, which evaluates it as Python."""
-    code = _score_function(dataset)
-    own = str(getattr(code.__globals__.get("parse_expr"), "__module__", "")).startswith(_PACKAGE)
-    used = set(code.__code__.co_names)
-    return "sympify" in used or ("parse_expr" in used and not own)
+@lru_cache(1)  # a hook stays until its process ends
+def _guard_process() -> "_Guard":
+    guard = _Guard()
+    sys.addaudithook(guard.check)
+    return guard
 
 
-def _is_harmless(dataset: _Dataset, answer: str | None) -> bool:
-    """Whether sympy, where the package's scorer calls it, finds nothing but a formula of variables and functions."""
-    if answer is None or not _reads_formulas(dataset):
-        return True
-    sympy, is_formula = import_extra("sympy", _EXTRA), _FORMULA.fullmatch(answer) is not None
-    named = {name: getattr(sympy, name, None) for name in _NAME.findall(answer) if not _VARIABLE.fullmatch(name)}
-    return is_formula and all(
-        name in _PLAIN_NAMES or (isinstance(one, type) and issubclass(one, sympy.Function))
-        for name, one in named.items()
+class _Guard:
+    """Refuses, while a scorer runs, to evaluate what is not a formula: text of a policy must not run as a program.
+
+    Numbers and operators are formulas everywhere, without powers, which take for ever. Where sympy evaluates, variables,
+    powers, and its functions are, too: an unevaluated ``Integral`` is no answer to an integral. Modules that are imported
+    meanwhile are trusted, and so are functions and imports that libraries write for themselves: no expression has them.
+    """
+
+    def __init__(self) -> None:
+        self.has_refused = False
+        """Whether it did so since the last ``watch`` began."""
+        self._is_on = self._may_evaluate = False
+
+    @contextmanager
+    def watch(self, *, may_evaluate: bool) -> Iterator[None]:
+        """Check until it ends."""
+        self._is_on, self._may_evaluate, self.has_refused = True, may_evaluate, False
+        try:
+            yield
+        finally:
+            self._is_on = False
+
+    def check(self, event: str, args: tuple[object, ...]) -> None:
+        """Refuse the event ``exec`` of code that is no formula; the hook of the process."""
+        if not self._is_on or event != "exec" or not isinstance(code := args[0], CodeType):
+            return
+        caller = sys._getframe(1)  # noqa: SLF001  # an audit hook learns nowhere else who evaluates
+        is_own = str(caller.f_globals.get("__name__")).startswith(_PACKAGE)
+        if _is_importing(caller) or (not is_own and _is_statement(code)):
+            return
+        self._is_on = False  # what follows may import sympy
+        try:
+            is_formula = self._may_evaluate and _is_formula(code, is_own=is_own)
+        finally:
+            self._is_on = True
+        if not is_formula:
+            self.has_refused = True
+            raise ValueError("an answer that is no formula is not evaluated")
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_statement(code: CodeType) -> bool:
+    return any(one.opname == "IMPORT_NAME" for one in dis.get_instructions(code)) or any(
+        isinstance(one, CodeType) and one.co_name.isidentifier() for one in code.co_consts
     )
 
 
-def _score_function(dataset: _Dataset) -> FunctionType:
-    return cast("FunctionType", type(dataset).score_answer)
+def _is_formula(code: CodeType, *, is_own: bool) -> bool:
+    if any(isinstance(one, CodeType) for one in code.co_consts):
+        return False
+    if is_own:
+        return not code.co_names and not any(
+            one.opname == "BINARY_OP" and one.argrepr == "**" for one in dis.get_instructions(code)
+        )
+    loaded = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_NAME"}
+    sympy = import_extra("sympy", _EXTRA)
+    return loaded.issuperset(code.co_names) and all(
+        name in _PLAIN_NAMES
+        or _VARIABLE.fullmatch(name) is not None
+        or (isinstance(one := getattr(sympy, name, None), type) and issubclass(one, sympy.Function))
+        for name in code.co_names
+    )
