@@ -8,7 +8,8 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "forgeries": "common_cheats",
+        "calling": "final_answer",
+        "forgeries": "common_answers common_cheats",
         "hidden_tests": "HiddenTests",
         "patches": "PatchScorer",
         "plain": "equal_values",

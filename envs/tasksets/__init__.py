@@ -9,7 +9,7 @@ __getattr__, __all__ = face(
         "gate.trainable": "check_judges check_trainable find_taskset write_task_line",
         "envs.tasksets.harbor": "HarborTasks",
         "folder_lines": "read_lines",
-        "generated": "TaskKey choose_split list_keys read_answer read_key write_replies",
+        "generated": "TaskKey choose_split list_keys read_key write_replies",
         "guess_number.game": "HIGHEST REWARDS Game chance_without_hints chance_without_repeats compare",
         "registry": "read_holdout",
     },

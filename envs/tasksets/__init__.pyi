@@ -2,8 +2,8 @@
 from .folder_lines import read_lines as read_lines
 from .gate.trainable import check_judges as check_judges, check_trainable as check_trainable
 from .gate.trainable import find_taskset as find_taskset, write_task_line as write_task_line
-from .generated import TaskKey as TaskKey, choose_split as choose_split, list_keys as list_keys
-from .generated import read_answer as read_answer, read_key as read_key, write_replies as write_replies
+from .generated import TaskKey as TaskKey, choose_split as choose_split, list_keys as list_keys, read_key as read_key
+from .generated import write_replies as write_replies
 from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWARDS
 from .guess_number.game import chance_without_hints as chance_without_hints
 from .guess_number.game import chance_without_repeats as chance_without_repeats, compare as compare

@@ -16,18 +16,9 @@ import msgspec
 import tracer
 from agent_layer.schema import JsonObject, Limits, RewardSpec, Split, Task, TaskView
 from envs.environment import ToolEnvironment
-from envs.grading import ScoringContext, Verdict
+from envs.grading import ScoringContext, Verdict, final_answer
 from envs.script import Script
-from envs.tasksets.generated import (
-    TaskKey,
-    choose_split,
-    list_keys,
-    play_script,
-    read_answer,
-    read_key,
-    read_line,
-    write_replies,
-)
+from envs.tasksets.generated import TaskKey, choose_split, list_keys, play_script, read_key, read_line, write_replies
 from envs.tools import calculator
 
 NAME: Final = "arithmetic"
@@ -113,7 +104,7 @@ class ArithmeticScorer:
     async def score(self, context: ScoringContext) -> Verdict:
         """Judge the last answer of the policy, or the text that the agent returned."""
         expected = Fraction(str(cast("JsonObject", context.task.grading)["value"]))
-        found = read_number(read_answer(context))
+        found = read_number(final_answer(context.trajectory, context.result))
         evidence: JsonObject = {"expected": str(expected), "found": str(found)}
         return Verdict(scores={_SOLVED: float(found == expected)}, evidence=evidence)
 

@@ -15,7 +15,8 @@ _OURS: Final = {
     "search": "envs.tasksets.search.search:Search",
     "terminal": "envs.tasksets.terminal.terminal:Terminal",
 }
-_TASKSETS: Final = PlugIns("agent_layer.tasksets", "task set", _OURS, takes_paths=True)
+_ADAPTERS: Final = {"reasoning-gym": "envs.adapters.reasoning_gym:open_set"}
+_TASKSETS: Final = PlugIns("agent_layer.tasksets", "task set", _OURS, takes_paths=True, families=_ADAPTERS)
 _NEEDED: Final = ("name", "version", "levels", "agent", "tasks", "solve", "rewrites", "mutants", "cheats")
 
 list_taskset_names: Final = _TASKSETS.list_names
@@ -25,7 +26,8 @@ def open_taskset(name: str) -> TaskSet:
     """Return a task set.
 
     Args:
-        name: registered, ``module:attribute`` of a task set or of a class that makes one, or a folder of Harbor tasks.
+        name: registered, ``module:attribute`` of a task set or of a class that makes one, a folder of Harbor tasks, or
+            ``PACKAGE:NAME`` of an adapter, such as ``reasoning-gym:chain_sum``.
 
     Raises: BadInputError: there is none of this name, or what there is does not keep the protocol.
     """

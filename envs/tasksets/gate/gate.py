@@ -47,6 +47,7 @@ _NUM_COMPARED: Final = 8
 _CONCURRENCY: Final = max(2, os.cpu_count() or 2) + 1
 _PRINT: Final = "from envs.tasksets.gate.gate import print_hashes; print_hashes(*sys.argv[2:])"
 _CHILD_SECONDS: Final = 300.0
+_MAX_PART: Final = 0.999
 _REPEATED: Final = 6
 """Number of scripts of a kind for each one that is judged twice."""
 
@@ -99,6 +100,8 @@ class _Case(NamedTuple):
     script: Script
     expected: float
     is_repeated: bool
+    most: float | None = None
+    """Largest reward that will do; None: the expected one."""
 
 
 class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,14 +282,15 @@ def _make_cases(taskset: TaskSet, task: Task) -> list[_Case]:
         _Case("reference", task, taskset.solve(task), 1.0, is_repeated=True),
         _Case("empty", task, Script(name="empty"), 0.0, is_repeated=True),
     ]
-    scripts: dict[CheckName, tuple[Sequence[Script], float]] = {
-        "rewrites": (taskset.rewrites(task), 1.0),
-        "mutants": (taskset.mutants(task), 0.0),
-        "cheats": (taskset.cheats(task), 0.0),
+    most = _MAX_PART if getattr(taskset, "partial", False) else 0.0
+    scripts: dict[CheckName, tuple[Sequence[Script], float, float]] = {
+        "rewrites": (taskset.rewrites(task), 1.0, 1.0),
+        "mutants": (taskset.mutants(task), 0.0, most),
+        "cheats": (taskset.cheats(task), 0.0, 0.0),
     }
-    for check, (some, expected) in scripts.items():
+    for check, (some, expected, most) in scripts.items():
         for number, script in enumerate(some):
-            cases.append(_Case(check, task, script, expected, is_repeated=number % _REPEATED == 0))
+            cases.append(_Case(check, task, script, expected, number % _REPEATED == 0, most))
     return cases
 
 
@@ -303,13 +307,14 @@ class _VerdictCounts:
     def add(self, case: _Case, verdicts: Sequence[Judgement]) -> None:
         """Count the verdicts on one script."""
         first = verdicts[0]
-        is_right = first.reward is not None and abs(first.reward - case.expected) < 1e-9
+        most = case.expected if case.most is None else case.most
+        is_right = first.reward is not None and case.expected - 1e-9 < first.reward < most + 1e-9
         right, total = self.counts.get(case.check, (0, 0))
         self.counts[case.check] = (right + is_right, total + 1)
         work = msgspec.json.encode(msgspec.structs.replace(case.script, name=""), enc_hook=repr)
         self._works.setdefault((case.task.id, case.check), set()).add(work)
         if not is_right:
-            text = f"expected {case.expected:g}, found {_describe(first)}"
+            text = f"expected {case.expected:g}{' or a part' if most > case.expected else ''}, found {_describe(first)}"
             self._wrong.setdefault(case.check, []).append(_fail(case, case.check, text))
         for other in verdicts[1:]:
             if (other.reward, other.status) != (first.reward, first.status):
