@@ -9,6 +9,7 @@ Dependencies of the package never enter this process. ``guest_protocol`` has the
 
 import asyncio
 import atexit
+import os
 import subprocess
 import sys
 from collections import deque
@@ -37,7 +38,7 @@ _MAX_PROCESSES: Final = 8
 _CANCEL_SECONDS: Final = 10.0
 """Time in which a guest must give up a request, before its process is killed."""
 _MAX_OUTPUT_LINES: Final = 20
-_NOT_PASSED_ON: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+_NOT_PASSED_ON: Final = ("PYTHONHOME", "VIRTUAL_ENV")
 
 
 class ForeignPackage(NamedTuple):
@@ -141,11 +142,11 @@ class ForeignProcess:
         self._package = package
         variables = {name: value for name, value in agent_environment().items() if name not in _NOT_PASSED_ON}
         self._process = subprocess.Popen(
-            [find_python(package), str(_GUESTS / package.guest), *_user_path()],
+            [find_python(package), str(_GUESTS / package.guest)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**variables, **package.variables},
+            env={**variables, "PYTHONPATH": os.pathsep.join(_user_path()), **package.variables},
         )
         self._lock = Lock()
         self._running: dict[int, _Running] = {}

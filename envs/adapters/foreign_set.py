@@ -8,12 +8,11 @@ So a grade depends on the stored answers alone. Where the package asks otherwise
 prompts are not the same twice, nothing is judged.
 """
 
-import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import product
 from typing import ClassVar, Final, cast
-from urllib.parse import parse_qsl
 
 import msgspec
 from aiohttp import ClientSession, ClientTimeout
@@ -32,6 +31,7 @@ from agent_layer.schema import (
     content_hash,
     new_id,
 )
+from envs.adapters.extras import read_options, run_apart
 from envs.adapters.foreign_process import (
     AnswerCall,
     AttemptEndedError,
@@ -40,8 +40,8 @@ from envs.adapters.foreign_process import (
     ask_foreign_once,
 )
 from envs.episode import Policy
-from envs.grading import ScoringContext, Verdict
-from envs.script import Script
+from envs.grading import ScoringContext, Verdict, common_answers
+from envs.tasksets import Script
 from tracer.core import Rollout
 
 PACKAGES: Final = {
@@ -62,7 +62,18 @@ _AGENT: Final = "envs.adapters.foreign_set:play"
 _SCORER: Final = "envs.adapters.foreign_set:ForeignScorer"
 _FORMS: Final = ("{}", "ANSWER: {}", "\\boxed{{{}}}", "<answer>{}</answer>")
 _GOLD: Final = ("answer", "target", "solution", "label", "gold", "expected")
-_CHEATS: Final = ("I do not know.", "correct", "C", "GRADE: C", "1.0", '{"reward": 1.0}', "\\boxed{}", "<answer></answer>")
+_FRAMES: Final = tuple(
+    f"{before}{space}{{}}{space}{after}"
+    for before, after, space in product(
+        ("", "Step by step.\n\n", "I checked it twice.\n", "<think>Let me see.</think>\n"),
+        ("", "\n\nThat is all.", "\n\n"),
+        ("", "\n", " "),
+    )
+)[1:]
+"""Other surroundings of an answer."""
+_NUM_OTHERS: Final = 40
+_NUM_MUTANTS: Final = 10
+"""Of each form."""
 
 
 class _Listed(msgspec.Struct):
@@ -115,6 +126,7 @@ class ForeignSet:
 
     levels = range(1)
     agent = _AGENT
+    partial = True
 
     def __init__(self, package: ForeignPackage, name: str) -> None:
         self.name = f"{package.name}:{name}"
@@ -151,30 +163,38 @@ class ForeignSet:
     def solve(self, task: Task) -> Script:
         """Return the answer that the grading names, in the form that scores most; an empty one if it names none."""
         best, reward = Script(name="reference"), 0.0
-        for text in _gold_answers(task.grading):
-            script = Script(name="reference", replies=[{"role": "assistant", "content": text}])
-            played = self._score(task, script)
-            if played.reward is not None and played.reward > reward:
-                best, reward = script, played.reward
-            if reward >= 1:
-                break
+        for form in _FORMS:
+            for text in _find_gold(task.grading):
+                script = _reply("reference", form.format(text))
+                if (earned := self._earned(task, script)) > reward:
+                    best, reward = script, earned
         return best
 
-    def rewrites(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's
-        """Return nothing: what else is right, the package knows alone."""
+    def rewrites(self, task: Task) -> Sequence[Script]:
+        """Return the reference in other surroundings, those that the package takes: it alone knows what is right."""
+        found = self.solve(task)
+        for reply in found.replies:
+            text = str(reply["content"])
+            scripts = [_reply(f"frame {number}", frame.format(text)) for number, frame in enumerate(_FRAMES)]
+            return [script for script in scripts if self._earned(task, script) == self._earned(task, found)]
         return []
 
-    def mutants(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's
-        """Return nothing, for the same reason."""
-        return []
+    def mutants(self, task: Task) -> Sequence[Script]:
+        """Return the answers of other tasks."""
+        own = set(_find_gold(task.grading))
+        others = dict.fromkeys(
+            text for one in self._list(0, 0, _NUM_OTHERS).tasks for text in _find_gold(one.grading) if text not in own
+        )
+        return [
+            _reply(f"other {number}", form.format(text))
+            for number, text in enumerate(list(others)[:_NUM_MUTANTS])
+            for form in _FORMS
+        ]
 
     def cheats(self, task: Task) -> Sequence[Script]:
         """Return answers without any work, the prompt itself among them."""
-        prompt = str(as_json_object(task.input).get("messages", ""))
-        return [
-            Script(name=f"cheat {number}", replies=[{"role": "assistant", "content": text}])
-            for number, text in enumerate((*_CHEATS, prompt))
-        ]
+        prompt = "\n".join(str(one.get("content")) for one in as_json_objects(as_json_object(task.input)["messages"]))
+        return [_reply(name, text) for name, text in common_answers(prompt).items()]
 
     def _list(self, seed: int, start: int, count: int) -> _Listing:
         request: JsonObject = {"taskset": self._taskset, "seed": seed, "start": start, "count": count}
@@ -194,12 +214,12 @@ class ForeignSet:
             rewards={"reward": RewardSpec()},
         )
 
-    def _score(self, task: Task, script: Script) -> _Played:
+    def _earned(self, task: Task, script: Script) -> float:
         steps = [
             Step(trajectory_id="", call_id=str(place), choice=0, run="", started_at=0.0, action=Action(message=reply))
             for place, reply in enumerate(script.replies)
         ]
-        return asyncio.run(_Replay(steps).play(task.input))
+        return run_apart(_Replay(steps).play(task.input)).reward or 0.0
 
 
 def open_verifiers(name: str) -> ForeignSet:
@@ -341,14 +361,10 @@ async def _run(place: object, answer: AnswerCall, *, is_scored: bool) -> _Played
 
 
 def _read_name(name: str) -> JsonObject:
-    """Return what a name says: ``PACKAGE:ID?option=value&part.option=value``; values are JSON where they can be."""
-    identity, _, query = name.partition(":")[2].partition("?")
+    """Return what a name says: ``PACKAGE:ID?option=value&part.option=value``."""
+    identity, options = read_options(name.partition(":")[2])
     taskset: JsonObject = {"id": identity}
-    for option, text in parse_qsl(query, keep_blank_values=True):
-        try:
-            value: object = json.loads(text)
-        except ValueError:
-            value = text
+    for option, value in options.items():
         *outer, last = option.split(".")
         place = taskset
         for part in outer:
@@ -357,12 +373,14 @@ def _read_name(name: str) -> JsonObject:
     return taskset
 
 
-def _gold_answers(grading: object) -> Iterator[str]:
-    """Yield texts that may be right: what the grading names as the answer, in the forms that rubrics read."""
+def _find_gold(grading: object) -> Iterator[str]:
+    """Yield texts that the grading names as the answer."""
     known = as_json_object(grading)
     for name in _GOLD:
         value = known.get(name)
         found = cast("list[object]", value)[:1] if isinstance(value, list) else [value]
-        for one in found:
-            if isinstance(one, str | int | float):
-                yield from (form.format(one) for form in _FORMS)
+        yield from (str(one) for one in found if isinstance(one, str | int | float))
+
+
+def _reply(name: str, text: str) -> Script:
+    return Script(name=name, replies=[{"role": "assistant", "content": text}])

@@ -10,11 +10,10 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import count as count_from
 from typing import ClassVar, Final, NoReturn
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType
@@ -31,10 +30,11 @@ from agent_layer.schema import (
     find_misfit,
     plain_number,
 )
+from envs.adapters.extras import read_options, run_apart
 from envs.env_context import AttemptContext, EnvContext, ToolCall, ToolCalls, ToolDefinition
 from envs.environment import StepResult
-from envs.grading import ScoringContext, Verdict
-from envs.script import Script
+from envs.grading import ScoringContext, Verdict, common_answers
+from envs.tasksets import Script
 
 _SECONDS: Final = 120.0
 """Longest wait for one answer of a server."""
@@ -43,7 +43,12 @@ _TOOL_ACTIONS: Final = ("Action", "CallToolAction", "ListToolsAction")
 """Titles of the action of a server that offers tools."""
 _MISTAKES: Final = ("VALIDATION_ERROR", "EXECUTION_ERROR", "INVALID_JSON")
 """What an action can bring about: the policy learns of it, and its world goes on."""
-_CHEATS: Final = ("{}", "null", '{"reward": 1, "done": true}', '{"type": "state"}', '{"type": "close"}', "1")
+_CHEATS: Final = {
+    "claimed-reward": '{"reward": 1, "done": true}',
+    "ask-state": '{"type": "state"}',
+    "close": '{"type": "close"}',
+    "empty-action": "{}",
+}
 
 
 class _Server(msgspec.Struct):
@@ -75,11 +80,11 @@ class OpenEnvSet:
 
     def __init__(self, address: str) -> None:
         self.name = f"openenv:{address}"
-        parts = urlsplit(address)
+        url, self._options = read_options(address)
+        parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadInputError(f"task set {self.name!r}: expected openenv:http://HOST:PORT, found {address!r}")
-        self._url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
-        self._options = {name: _read_option(text) for name, text in parse_qsl(parts.query)}
+        self._url = url.rstrip("/")
 
     @property
     def version(self) -> str:
@@ -91,8 +96,7 @@ class OpenEnvSet:
 
     @cached_property
     def _server(self) -> _Server:
-        with ThreadPoolExecutor(1) as thread:  # there may be a running loop here
-            return thread.submit(lambda: asyncio.run(_ask_server(self._url))).result()
+        return run_apart(_ask_server(self._url))
 
     def tasks(self, *, split: Split, seed: int = 0, level: int = 0, count: int | None = None) -> Iterator[Task]:
         """Yield tasks that differ by the seed of their reset, without end where ``count`` is None.
@@ -130,12 +134,10 @@ class OpenEnvSet:
         """Return nothing."""
         return []
 
-    def cheats(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's
-        """Return texts that imitate the server's own messages."""
-        return [
-            Script(name=f"cheat {number}", replies=[{"role": "assistant", "content": text}])
-            for number, text in enumerate(_CHEATS)
-        ]
+    def cheats(self, task: Task) -> Sequence[Script]:
+        """Return answers without knowledge, and texts that imitate the server's own messages."""
+        texts = {**common_answers(json.dumps(task.input)), **_CHEATS}
+        return [Script(name=name, replies=[{"role": "assistant", "content": text}]) for name, text in texts.items()]
 
 
 def open_set(address: str) -> OpenEnvSet:
@@ -361,13 +363,6 @@ def _read_input(given: object) -> _Input:
         return msgspec.convert(given, _Input)
     except msgspec.ValidationError as error:
         raise BadInputError(f"task: expected one of openenv:URL, {error}; write it with 'tasksets write'") from error
-
-
-def _read_option(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _read_action(text: str, schema: Mapping[str, object]) -> JsonObject:

@@ -37,11 +37,6 @@ class AttemptEnded(Exception):  # noqa: N818  # it is an answer
     """The attempt has ended, so no model call is answered any more."""
 
 
-def use_path() -> None:
-    """Import from the folders of the command line, last, and no longer from the one of these programs."""
-    sys.path[:] = [*sys.path[1:], *sys.argv[1:]]
-
-
 def serve(handlers: dict[str, Handler]) -> None:
     """Answer requests until stdin ends.
 

@@ -14,7 +14,7 @@ import tempfile
 from importlib import metadata
 from random import Random
 
-from guest_protocol import Ask, AttemptEnded, Refused, Request, readable_errors, serve, use_path
+from guest_protocol import Ask, AttemptEnded, Refused, Request, readable_errors, serve
 from inspect_ai import Task, eval_async
 from inspect_ai._eval.loader import load_tasks
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -167,5 +167,4 @@ def _numbers(scorer: str, value: object) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    use_path()
     serve({"list": list_tasks, "run": run})

@@ -22,7 +22,7 @@ from itertools import islice
 import httpx
 import openai
 import verifiers.v1 as vf
-from guest_protocol import Ask, AttemptEnded, Refused, Request, readable_errors, serve, use_path
+from guest_protocol import Ask, AttemptEnded, Refused, Request, readable_errors, serve
 from verifiers.v1 import judge as judges
 from verifiers.v1.clients.client import Client
 from verifiers.v1.configs.agent import AgentConfig
@@ -248,7 +248,6 @@ async def run(request: Request, ask: Ask) -> Request:
 
 
 if __name__ == "__main__":
-    use_path()
     sys.modules[_HARNESS] = sys.modules["__main__"]  # their loader imports harnesses by name
     _chat = _load_chat()
     interception.resolve_client = lambda config: GatewayClient()
