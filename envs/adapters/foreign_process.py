@@ -37,6 +37,7 @@ _MAX_PROCESSES: Final = 8
 """Of one package, in one process of ours."""
 _CANCEL_SECONDS: Final = 10.0
 """Time in which a guest must give up a request, before its process is killed."""
+_OUTPUT_SECONDS: Final = 1.0
 _MAX_OUTPUT_LINES: Final = 20
 _NOT_PASSED_ON: Final = ("PYTHONHOME", "VIRTUAL_ENV")
 
@@ -190,7 +191,7 @@ class ForeignProcess:
         self._process.kill()
         self._process.wait()
         for thread in self._threads:
-            thread.join()
+            thread.join(_OUTPUT_SECONDS)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 with suppress(OSError):
@@ -220,6 +221,7 @@ class ForeignProcess:
                 self._running.pop(message.id, None)
             self._end(running, message)
         self._process.wait()
+        self._threads[1].join(_OUTPUT_SECONDS)  # a program that it left behind may hold the pipe
         self._fail_all()
 
     def _begin_answer(self, running: _Running, message: _Message) -> None:
@@ -279,7 +281,11 @@ _acquiring = Lock()
 def _acquire(package: ForeignPackage) -> ForeignProcess:
     """Return the process with the fewest requests; a new one if all are full."""
     with _acquiring:
-        alive = [one for one in _processes.get(package.name, []) if one.is_alive]
+        known = _processes.get(package.name, [])
+        alive = [one for one in known if one.is_alive]
+        for one in known:
+            if one not in alive:
+                one.close()
         least = min(alive, key=lambda one: one.num_running, default=None)
         if least is None or (least.num_running >= package.max_runs and len(alive) < _MAX_PROCESSES):
             least = ForeignProcess(package)

@@ -8,16 +8,20 @@ keeps the trace, the limits and the stops, and whose client asks us.
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import argparse
+import asyncio
 import copy
 import json
+import multiprocessing
+import os
 import sys
 import tempfile
 import traceback
 import types
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from importlib import metadata
 from itertools import islice
+from pathlib import Path
 
 import httpx
 import openai
@@ -31,6 +35,7 @@ from verifiers.v1.errors import model_error
 from verifiers.v1.harnesses.null import NullHarness, NullHarnessConfig
 from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
 from verifiers.v1.interception import server as interception
+from verifiers.v1.mcp import launch
 from verifiers.v1.runtimes import ProgramResult
 from verifiers.v1.utils.loaders import default_harness_id
 
@@ -39,6 +44,7 @@ _HARNESS = "agent_layer_chat"
 _SKIPPED = 1000
 """Tasks by which each seed begins later in a set without end."""
 _MODEL = "policy"
+_POLL_SECONDS = 0.02
 _asking: ContextVar[Ask] = ContextVar("asking")
 _words: ContextVar[argparse.Namespace] = ContextVar("words")
 
@@ -123,6 +129,42 @@ def _judge_client(config: object) -> openai.AsyncOpenAI:
     del config  # the judge's address and key are ours
     transport = httpx.AsyncClient(transport=_JudgeTransport())
     return openai.AsyncOpenAI(base_url="http://judge/v1", api_key="none", max_retries=0, http_client=transport)
+
+
+@asynccontextmanager
+async def _serve_forked(server, harness_runtime=None, harness_is_local=True, *, state_secret="", state_base=None):  # noqa: ANN001, ANN202, ARG001, FBT002  # their signature
+    """Serve tools from a fork of this process; their own launcher starts an interpreter, which takes seconds."""
+    if server.config.runtime.type != "subprocess":
+        raise Refused(f"tools {server.server_name!r}: they need a {server.config.runtime.type} of their own")
+    with tempfile.TemporaryDirectory() as folder:
+        port_file = Path(folder, "port")
+        state_url = f"{state_base.rstrip('/')}/state" if state_base else ""
+        variables = {"VF_STATE_URL": state_url, "VF_STATE_SECRET": state_secret, "MCP_PORT_FILE": str(port_file)}
+        process = multiprocessing.get_context("fork").Process(target=_be_server, args=(server, variables), daemon=True)
+        process.start()
+        try:
+            while not await _is_served(port_file):
+                if not process.is_alive():
+                    raise RuntimeError(f"tools {server.server_name!r}: their server ended; see the output above")
+                await asyncio.sleep(_POLL_SECONDS)
+            yield f"http://127.0.0.1:{port_file.read_text()}/mcp"
+        finally:
+            process.kill()
+            await asyncio.to_thread(process.join)
+
+
+def _be_server(server, variables: dict[str, str]) -> None:  # noqa: ANN001  # of theirs
+    sys.stdin.close()  # of the guest program
+    os.environ.update(variables)
+    server._serve()  # noqa: SLF001  # what their module runs as a program
+
+
+async def _is_served(port_file: Path) -> bool:
+    with suppress(OSError, ValueError):
+        _, writer = await asyncio.open_connection("127.0.0.1", int(port_file.read_text()))
+        writer.close()
+        return True
+    return False
 
 
 def _load_environment(taskset: Request) -> vf.Env:
@@ -252,4 +294,5 @@ if __name__ == "__main__":
     _chat = _load_chat()
     interception.resolve_client = lambda config: GatewayClient()
     judges.build_async_openai = _judge_client
+    launch.serve = _serve_forked
     serve({"list": list_tasks, "run": run})

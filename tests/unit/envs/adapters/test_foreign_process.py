@@ -10,7 +10,7 @@ from agent_layer.errors import AgentFailedError, BadInputError, UnreachableError
 from envs.adapters.foreign_process import ForeignPackage, ask_foreign, ask_foreign_once, find_python
 from envs.failures import ModelCallError
 
-from ....waiting import until
+from ....waiting import scaled, until
 
 
 async def test_requests_side_by_side_get_their_own_answers(toy):
@@ -51,16 +51,13 @@ async def test_a_model_call_that_fails_is_what_the_request_raises(toy):
 
 
 @pytest.mark.parametrize(("operation", "is_killed"), [("wait", False), ("hang", True)])
-async def test_a_cancelled_request_ends_and_foreign_code_that_does_not_is_killed(toy, monkeypatch, operation, is_killed):
-    monkeypatch.setattr(foreign, "_CANCEL_SECONDS", 0.2)
-    begun = asyncio.Event()
-
-    async def answer(_role, _body):
-        begun.set()
-        return {}
-
-    running = asyncio.create_task(ask_foreign(toy, operation, {}, answer))
-    await begun.wait()
+async def test_a_cancelled_request_ends_and_foreign_code_that_does_not_is_killed(
+    toy, monkeypatch, tmp_path, operation, is_killed
+):
+    monkeypatch.setattr(foreign, "_CANCEL_SECONDS", scaled(0.5))
+    begun = tmp_path / "begun"
+    running = asyncio.create_task(ask_foreign(toy, operation, {"begun": str(begun)}))
+    await until(begun.exists)
     (process,) = foreign._processes["toy"]
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
