@@ -39,6 +39,7 @@ _CANCEL_SECONDS: Final = 10.0
 """Time in which a guest must give up a request, before its process is killed."""
 _OUTPUT_SECONDS: Final = 1.0
 _MAX_OUTPUT_LINES: Final = 20
+_MAX_LINE_SHOWN: Final = 200
 _NOT_PASSED_ON: Final = ("PYTHONHOME", "VIRTUAL_ENV")
 
 
@@ -210,7 +211,12 @@ class ForeignProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            message = msgspec.json.decode(line, type=_Message)
+            try:
+                message = msgspec.json.decode(line, type=_Message)
+            except msgspec.DecodeError:  # foreign code wrote into the pipe
+                self._output.append(b"no message: " + line[:_MAX_LINE_SHOWN])
+                self._process.kill()
+                break
             running = self._running.get(message.id)
             if running is None:
                 continue

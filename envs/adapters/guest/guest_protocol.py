@@ -97,10 +97,13 @@ class _Server:
             trace = traceback.format_exc()[-_MAX_TRACE:]
             sys.stderr.write(trace)
             answer = {"error": f"{type(error).__name__}: {error}", "is_refusal": False}
-        self._send({"id": message["id"], **answer})
+        try:
+            self._send({"id": message["id"], **answer})
+        except ValueError as error:  # such as a reward that is not a number
+            self._send({"id": message["id"], "error": f"{error}, in its answer", "is_refusal": False})
 
     def _send(self, message: Request) -> None:
-        line = json.dumps(message, default=repr).encode() + b"\n"
+        line = json.dumps(message, default=repr, allow_nan=False).encode() + b"\n"
         while line:
             line = line[os.write(self._out, line) :]
 

@@ -1,6 +1,6 @@
 """verifiers' own runner over recorded answers: its environment, client and chat program, over HTTP.
 
-    python verifiers_runner.py < {"id", "answers": {index: [message]}}      prints {index: {"reward", "parts", "metrics"}}
+    python verifiers_runner.py FILE     with {"id", "answers": {index: [message]}}      prints {index: {"reward", "parts", "metrics"}}
 
 Only the installation of the chat program's packages is left out: this interpreter has them.
 """
@@ -24,7 +24,7 @@ async def prepare_uv_script(self, script, env=None, *, activate=True):
 
 
 async def main():
-    asked = json.load(sys.stdin)
+    asked = json.loads(Path(sys.argv[-1]).read_text())
     left = []
 
     async def answer(request):

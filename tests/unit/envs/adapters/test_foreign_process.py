@@ -33,6 +33,8 @@ async def test_requests_side_by_side_get_their_own_answers(toy):
         ("refuse", BadInputError, "no harness here"),
         ("fail", AgentFailedError, "adapter 'toy': ValueError: broken rubric"),
         ("leave", AgentFailedError, "adapter 'toy': SystemExit: 3"),
+        ("overflow", AgentFailedError, "Out of range float values are not JSON compliant.*, in its answer"),
+        ("garble", UnreachableError, "its last output: no message: b?'?Traceback: none"),
         ("die", UnreachableError, "ended with status 9; its last output: last words"),
     ],
 )

@@ -1,6 +1,7 @@
 """A guest program of a toy package, for tests of what all adapters share."""
 
 import asyncio
+import contextlib
 import os
 import random
 import sys
@@ -29,6 +30,17 @@ async def fail(_request, _ask):
 
 async def leave(_request, _ask):
     raise SystemExit(3)
+
+
+async def overflow(_request, _ask):
+    return {"reward": float("nan")}
+
+
+async def garble(_request, _ask):
+    for descriptor in range(3, 10):  # wherever the protocol writes
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"Traceback: none\n")
+    return {}
 
 
 async def die(_request, _ask):
@@ -98,5 +110,5 @@ async def run(request, ask):
 
 
 if __name__ == "__main__":
-    handlers = {"back": ask_back, "refuse": refuse, "fail": fail, "leave": leave, "die": die, "hang": hang, "wait": wait}
+    handlers = {"back": ask_back, "refuse": refuse, "fail": fail, "leave": leave, "die": die, "overflow": overflow, "garble": garble, "hang": hang, "wait": wait}
     serve({**handlers, "see": see, "list": list_tasks, "run": run})

@@ -1,0 +1,36 @@
+"""inspect_ai's own runner over recorded answers: its ``eval`` with its mock model.
+
+    python inspect_runner.py FILE     with {"id": FILE.py@TASK, "answers": {index: [message]}}   prints {index: {scorer: number}}
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from inspect_ai import eval as run_eval
+from inspect_ai._eval.loader import load_tasks
+from inspect_ai.model import ModelOutput, get_model
+from inspect_ai.scorer import value_to_float
+
+
+def make_output(message):
+    calls = message.get("tool_calls")
+    if not calls:
+        return ModelOutput.from_content("mockllm", message["content"] or "")
+    function = calls[0]["function"]
+    return ModelOutput.for_tool_call("mockllm", function["name"], json.loads(function["arguments"]), calls[0]["id"])
+
+
+asked = json.loads(Path(sys.argv[-1]).read_text())
+found = {}
+with tempfile.TemporaryDirectory() as folder:
+    for index, messages in asked["answers"].items():
+        left = [make_output(message) for message in messages]
+        (task,) = load_tasks([asked["id"]], {})
+        model = get_model("mockllm/model", custom_outputs=left, memoize=False)
+        limit = (int(index), int(index) + 1)
+        (log,) = run_eval(task, model=model, limit=limit, log_dir=folder, log_format="json", display="none")
+        assert log.status == "success", log.error
+        found[index] = {name: value_to_float()(one.value) for name, one in log.samples[0].scores.items()}
+sys.stdout.write(json.dumps(found) + "\n")
