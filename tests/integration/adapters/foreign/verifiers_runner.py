@@ -1,26 +1,54 @@
-"""verifiers' own runner over recorded answers: its environment, client and chat program, over HTTP.
+"""verifiers' own runner over recorded answers: its environment, client and tool servers, over HTTP.
 
-    python verifiers_runner.py FILE     with {"id", "answers": {index: [message]}}      prints {index: {"reward", "parts", "metrics"}}
+    python verifiers_runner.py FILE     with {"id", "answers": {index: [message]}}; prints {index: {"reward", "parts", …}}
 
-Only the installation of the chat program's packages is left out: this interpreter has them.
+The agent program is this file's, in this process: theirs starts an interpreter for each turn.
 """
 
 import asyncio
 import json
 import sys
-import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import openai
 import verifiers.v1 as vf
 from aiohttp import web
-from verifiers.v1.runtimes import SubprocessRuntime
+from verifiers.v1.dialects.chat import message_to_wire
+from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp
+
+__all__ = ["PlainHarness"]
 
 
-async def prepare_uv_script(self, script, env=None, *, activate=True):
-    folder = tempfile.mkdtemp()
-    file = Path(folder, "program.py")
-    file.write_text(script if isinstance(script, str) else script.decode())
-    return [sys.executable, str(file)]
+class PlainHarness(vf.Harness[vf.HarnessConfig]):
+    APPENDS_SYSTEM_PROMPT = SUPPORTS_MCP = SUPPORTS_RESUME = True
+    EXECUTES_CODE = NEEDS_CONTAINER = False
+
+    async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, **_words):
+        system, prompt = self.resolve_prompt(data)
+        messages = [{"role": "system", "content": system}] if system else []
+        if isinstance(prompt, str):
+            messages.append({"role": "user", "content": prompt})
+        else:
+            messages += map(message_to_wire, prompt or [])
+        client = openai.AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0)
+        config = {"mcpServers": {name: {"url": url} for name, url in mcp_urls.items()}}
+        async with AsyncExitStack() as stack:
+            tools, dispatch, servers = await connect_mcp(config, stack, set()) if mcp_urls else ([], {}, {})
+            offered = {"tools": tools} if tools else {}
+            while True:
+                try:
+                    done = await client.chat.completions.create(model=ctx.model, messages=messages, **offered)
+                except openai.BadRequestError:  # a stop
+                    return vf.ProgramResult(exit_code=1, stdout="", stderr="")
+                message = done.choices[0].message
+                messages.append(message.model_dump(exclude_none=True))
+                if not message.tool_calls:
+                    return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+                for one in message.tool_calls:
+                    arguments = json.loads(one.function.arguments)
+                    content = await call_mcp(servers, dispatch, one.function.name, arguments)
+                    messages.append({"role": "tool", "tool_call_id": one.id, "content": content})
 
 
 async def main():
@@ -33,17 +61,7 @@ async def main():
         choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         common = {"id": "c", "created": 0, "model": body["model"]}
-        if not body.get("stream"):
-            return web.json_response({**common, "object": "chat.completion", "choices": [choice], "usage": usage})
-        calls = [{"index": place, **one} for place, one in enumerate(message.get("tool_calls") or [])]
-        delta = {"role": "assistant", "content": message.get("content"), **({"tool_calls": calls} if calls else {})}
-        pieces = [
-            {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
-            {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}], "usage": usage},
-        ]
-        events = [json.dumps({**common, "object": "chat.completion.chunk", **piece}) for piece in pieces]
-        text = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
-        return web.Response(text=text, content_type="text/event-stream")
+        return web.json_response({**common, "object": "chat.completion", "choices": [choice], "usage": usage})
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
@@ -57,7 +75,7 @@ async def main():
         for name, field in vf.env_config_type(asked["id"]).model_fields.items()
         if isinstance(field.default, vf.AgentConfig)
     ]
-    seat = {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}}
+    seat = {"harness": {"id": "plain_harness"}, "runtime": {"type": "subprocess"}}
     env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": asked["id"]}, seats[0]: seat}))
     client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
     context = vf.ModelContext(model="recorded", client=client)
@@ -80,5 +98,6 @@ async def main():
     print(json.dumps(found))
 
 
-SubprocessRuntime.prepare_uv_script = prepare_uv_script
-asyncio.run(main())
+if __name__ == "__main__":
+    sys.modules["plain_harness"] = sys.modules["__main__"]
+    asyncio.run(main())
