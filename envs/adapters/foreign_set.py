@@ -32,13 +32,7 @@ from agent_layer.schema import (
     new_id,
 )
 from envs.adapters.extras import read_options, run_apart
-from envs.adapters.foreign_process import (
-    AnswerCall,
-    AttemptEndedError,
-    ForeignPackage,
-    ask_foreign,
-    ask_foreign_once,
-)
+from envs.adapters.foreign_process import AnswerCall, AttemptEndedError, ForeignPackage, ask_foreign, ask_foreign_once
 from envs.episode import Policy
 from envs.grading import ScoringContext, Verdict, common_answers
 from envs.tasksets import Script

@@ -1,4 +1,4 @@
-"""Tasks of inspect_ai: their solver plays a sample as it does by itself, and its model calls are answered by ours.
+"""Tasks of inspect_ai: their solver plays a sample as it does by itself, and asks us in place of a model.
 
 Samples that need a sandbox are refused: their commands would run on this machine.
 """
@@ -39,7 +39,7 @@ _one_at_a_time = asyncio.Lock()
 class GatewayAPI(ModelAPI):
     """Answers model calls with completions of ours; the name of the model is the role."""
 
-    async def generate(self, input, tools, tool_choice, config):  # noqa: A002, ANN001, ANN201  # their signature
+    async def generate(self, input, tools, tool_choice, config):  # noqa: A002  # their signature
         """Return one completion; where there is none any more, the sample ends as at its limit of turns."""
         body: Request = {"messages": await messages_to_openai(input)}
         body |= openai_completion_params("policy", config, bool(tools))

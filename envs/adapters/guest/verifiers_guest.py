@@ -1,4 +1,4 @@
-"""Task sets of verifiers: their environment plays a task as it does by itself, and its model calls are answered by ours.
+"""Task sets of verifiers: their environment plays a task as it does by itself, and asks us in place of a model.
 
 Each seat runs the chat loop of their ``null`` harness in this process. Its calls reach their interception server, which
 keeps the trace, the limits and the stops, and whose client asks us.
@@ -32,7 +32,7 @@ from verifiers.v1.clients.client import Client
 from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.errors import model_error
-from verifiers.v1.harnesses.null import NullHarness, NullHarnessConfig
+from verifiers.v1.harnesses.null import NullHarness
 from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
 from verifiers.v1.interception import server as interception
 from verifiers.v1.mcp import launch
@@ -63,7 +63,7 @@ _seats: dict[str, _Seat] = {}
 class GatewayClient(Client):
     """Answers model calls with completions of ours."""
 
-    async def get_response(self, dialect, body, sampling, session_id=None, turn=None, headers=None):  # noqa: ANN001, ANN201, ARG002, PLR0913  # their signature
+    async def get_response(self, dialect, body, sampling, session_id=None, turn=None, headers=None):
         """Return one completion; where there is none any more, stop the rollout as at its limit of turns."""
         seat = _seats[session_id]
         request = {name: value for name, value in body.items() if name not in ("model", "stream", "stream_options")}
@@ -80,10 +80,10 @@ class GatewayClient(Client):
 class GatewayHarness(NullHarness):
     """The chat loop of their ``null`` harness, in this process."""
 
-    async def setup(self, runtime) -> None:  # noqa: ANN001  # their signature
+    async def setup(self, runtime) -> None:
         """Prepare nothing."""
 
-    async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, tool_interception_url=None):  # noqa: ANN001, ANN201, ARG002, PLR0913  # their signature
+    async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, tool_interception_url=None):
         """Run the loop to its end."""
         system_prompt, prompt = self.resolve_prompt(data)
         servers = {name: {"url": url, "timeout": self.config.tool_timeout} for name, url in mcp_urls.items()}
@@ -111,7 +111,7 @@ class GatewayHarness(NullHarness):
 def _load_chat() -> types.ModuleType:
     """Return their chat program as a module whose words are those of the harness that runs it."""
     module = types.ModuleType("vf_chat")
-    exec(compile(CHAT_PROGRAM_SOURCE, "vf_chat", "exec"), module.__dict__)  # noqa: S102  # their own program
+    exec(compile(CHAT_PROGRAM_SOURCE, "vf_chat", "exec"), module.__dict__)  # their own program
     module.parse_args = _words.get
     return module
 
@@ -132,7 +132,7 @@ def _judge_client(config: object) -> openai.AsyncOpenAI:
 
 
 @asynccontextmanager
-async def _serve_forked(server, harness_runtime=None, harness_is_local=True, *, state_secret="", state_base=None):  # noqa: ANN001, ANN202, ARG001, FBT002  # their signature
+async def _serve_forked(server, harness_runtime=None, harness_is_local=True, *, state_secret="", state_base=None):
     """Serve tools from a fork of this process; their own launcher starts an interpreter, which takes seconds."""
     if server.config.runtime.type != "subprocess":
         raise Refused(f"tools {server.server_name!r}: they need a {server.config.runtime.type} of their own")
@@ -153,10 +153,10 @@ async def _serve_forked(server, harness_runtime=None, harness_is_local=True, *, 
             await asyncio.to_thread(process.join)
 
 
-def _be_server(server, variables: dict[str, str]) -> None:  # noqa: ANN001  # of theirs
+def _be_server(server, variables: dict[str, str]) -> None:
     sys.stdin.close()  # of the guest program
     os.environ.update(variables)
-    server._serve()  # noqa: SLF001  # what their module runs as a program
+    server._serve()
 
 
 async def _is_served(port_file: Path) -> bool:
@@ -204,7 +204,7 @@ class _Sets:
 
     async def serve(self, taskset: Request) -> vf.Env:
         env = self.open(taskset)
-        if env._interception is None:  # noqa: SLF001  # whether it serves
+        if env._interception is None:
             await self._stack.enter_async_context(env.serving())
         return env
 
@@ -292,7 +292,7 @@ async def run(request: Request, ask: Ask) -> Request:
 if __name__ == "__main__":
     sys.modules[_HARNESS] = sys.modules["__main__"]  # their loader imports harnesses by name
     _chat = _load_chat()
-    interception.resolve_client = lambda config: GatewayClient()
+    interception.resolve_client = lambda _: GatewayClient()
     judges.build_async_openai = _judge_client
     launch.serve = _serve_forked
     serve({"list": list_tasks, "run": run})

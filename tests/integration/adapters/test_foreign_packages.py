@@ -77,7 +77,10 @@ def answer_guess(drawn, task):
 
 def answer_shop(drawn, task):
     items = [drawn.choice(["tea", "milk", "nothing"]) for _ in range(drawn.randrange(3))]
-    calls = [{"role": "assistant", "content": None, "tool_calls": [call("price", f"c{n}", item=one)]} for n, one in enumerate(items)]
+    calls = [
+        {"role": "assistant", "content": None, "tool_calls": [call("price", f"c{n}", item=one)]}
+        for n, one in enumerate(items)
+    ]
     right = task.grading.get("answer") or task.grading.get("target")
     return [*calls, text(drawn.choice([str(right), "I do not know"]))]
 
@@ -258,11 +261,16 @@ async def test_our_rewards_in_a_world_of_openenv_are_those_of_its_own_client(kin
         tasks = list(OpenEnvSet(f"{url}?level=2").tasks(split="train", count=NUM_RECORDED))
         actions = [record(drawn, kind == "tools") for _ in tasks]
         wire = [
-            [{"guess": one} if kind == "game" else {"type": "call_tool", "tool_name": "buy", "arguments": one} for one in some]
+            [
+                {"guess": one} if kind == "game" else {"type": "call_tool", "tool_name": "buy", "arguments": one}
+                for one in some
+            ]
             for some in actions
         ]
         file = tmp_path / "recorded.json"
-        file.write_text(json.dumps([{"reset": t.input["reset"], "actions": w} for t, w in zip(tasks, wire, strict=True)]))
+        file.write_text(
+            json.dumps([{"reset": t.input["reset"], "actions": w} for t, w in zip(tasks, wire, strict=True)])
+        )
         own = run([require("openenv"), FOREIGN / "openenv_runner.py", url, file], 300)
         assert own.returncode == 0, own.stderr[-3000:]
         theirs = json.loads(own.stdout.splitlines()[-1])
@@ -280,7 +288,9 @@ async def play_world(task, actions):
     world, total = OpenEnvEnvironment(context), 0.0
     await world.reset(task)
     for one in actions:
-        action = one if isinstance(one, str) else ToolCalls(text="", calls=[ToolCall(id="c", name="buy", arguments=one)])
+        action = (
+            one if isinstance(one, str) else ToolCalls(text="", calls=[ToolCall(id="c", name="buy", arguments=one)])
+        )
         stepped = await world.step(action)
         total += stepped.reward or 0.0
         if stepped.done:
@@ -290,7 +300,9 @@ async def play_world(task, actions):
 
 
 async def score_world(task, actions):
-    messages = [text(one) if isinstance(one, str) else {"content": None, "tool_calls": [call("buy", **one)]} for one in actions]
+    messages = [
+        text(one) if isinstance(one, str) else {"content": None, "tool_calls": [call("buy", **one)]} for one in actions
+    ]
     steps = [
         Step(trajectory_id="t", call_id=str(place), choice=0, run="r", started_at=place, action=Action(message=one))
         for place, one in enumerate(messages)

@@ -13,7 +13,23 @@ class CapitalTask(vf.Task[CapitalData]):
         return float(self.data.answer.lower() in trace.last_reply.lower().split())
 
 
-WORDS = "amber birch cedar delta ember fjord grove haven islet jetty knoll ledge marsh nadir orbit".split()
+WORDS = [
+    "amber",
+    "birch",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "haven",
+    "islet",
+    "jetty",
+    "knoll",
+    "ledge",
+    "marsh",
+    "nadir",
+    "orbit",
+]
 
 
 class Words(vf.Taskset[CapitalTask]):

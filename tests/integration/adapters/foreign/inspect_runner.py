@@ -1,6 +1,6 @@
 """inspect_ai's own runner over recorded answers: its ``eval`` with its mock model.
 
-    python inspect_runner.py FILE     with {"id": FILE.py@TASK, "answers": {index: [message]}}   prints {index: {scorer: number}}
+python inspect_runner.py FILE     with {"id", "answers": {index: [message]}}; prints {index: {scorer: number}}
 """
 
 import json

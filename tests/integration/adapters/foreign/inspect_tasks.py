@@ -20,7 +20,9 @@ def sums(factor: int = 3, num: int = 60):
 def letters():
     choices = ["one", "two", "three", "four"]
     samples = [
-        Sample(input=f"Which word has {len(word)} letters and is number {place}?", choices=choices, target="ABCD"[place])
+        Sample(
+            input=f"Which word has {len(word)} letters and is number {place}?", choices=choices, target="ABCD"[place]
+        )
         for place, word in enumerate(choices)
     ]
     return Task(samples, solver=multiple_choice(), scorer=choice())
@@ -41,7 +43,9 @@ def price():
 
 @task
 def shop():
-    samples = [Sample(input=f"What do two of {item} cost?", target=target) for item, target in (("tea", "6"), ("milk", "4"))]
+    samples = [
+        Sample(input=f"What do two of {item} cost?", target=target) for item, target in (("tea", "6"), ("milk", "4"))
+    ]
     return Task(samples, solver=[use_tools(price()), generate()], scorer=includes())
 
 

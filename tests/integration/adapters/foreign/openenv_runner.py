@@ -1,6 +1,6 @@
 """OpenEnv's own client over recorded actions: the sum of the rewards, as its training loops add them.
 
-    python openenv_runner.py URL FILE     with [{"reset": {...}, "actions": [...]}]      prints [sum]
+python openenv_runner.py URL FILE     with [{"reset": {...}, "actions": [...]}]      prints [sum]
 """
 
 import asyncio

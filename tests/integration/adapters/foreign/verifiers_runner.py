@@ -1,6 +1,6 @@
 """verifiers' own runner over recorded answers: its environment, client and tool servers, over HTTP.
 
-    python verifiers_runner.py FILE     with {"id", "answers": {index: [message]}}; prints {index: {"reward", "parts", …}}
+    python verifiers_runner.py FILE     with {"id", "answers": {index: [message]}}; prints {index: {"reward", …}}
 
 The agent program is this file's, in this process: theirs starts an interpreter for each turn.
 """

@@ -68,7 +68,7 @@ async def test_a_cancelled_request_ends_and_foreign_code_that_does_not_is_killed
     assert process.is_alive is not is_killed
 
 
-def test_the_operators_secrets_do_not_reach_foreign_code(toy, monkeypatch, tmp_path):
+def test_the_operators_secrets_do_not_reach_foreign_code(toy, monkeypatch):
     monkeypatch.setenv("AGENT_LAYER_API_KEY", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     seen = ask_foreign_once(toy, "see", {}, 60)

@@ -7,7 +7,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Action, Step, StepState, Trajectory, content_hash
-from envs.adapters.foreign_set import PACKAGES, ForeignScorer, ForeignSet
+from envs.adapters.foreign_set import ForeignScorer, ForeignSet
 from envs.grading import ScoringRun
 
 
@@ -28,7 +28,7 @@ async def score(task, *steps, ask_judge=None):
 @pytest.fixture
 def draw(toy):
     def draw(options="", **words):
-        return list(ForeignSet(PACKAGES["toy"], f"sums{options}").tasks(**{"split": "train", **words}))
+        return list(ForeignSet(toy, f"sums{options}").tasks(**{"split": "train", **words}))
 
     return draw
 
@@ -96,7 +96,9 @@ async def test_a_task_that_changed_since_it_was_drawn_is_refused(draw):
 def test_scripts_of_a_set_score_as_the_gate_expects(draw, toy):
     taskset = ForeignSet(toy, "sums")
     task = draw(count=12)[-1]
-    assert [one["content"] for one in taskset.solve(task).replies] == [str(task.input["index"] + task.input["index"] % 7)]
+    assert [one["content"] for one in taskset.solve(task).replies] == [
+        str(task.input["index"] + task.input["index"] % 7)
+    ]
     assert len({one.replies[0]["content"] for one in taskset.mutants(task)}) >= 20
     cheats = [one.replies[0]["content"] for one in taskset.cheats(task)]
     assert len(cheats) >= 20

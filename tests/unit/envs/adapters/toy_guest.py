@@ -51,7 +51,7 @@ async def die(_request, _ask):
 
 async def hang(request, _ask):
     Path(request["begun"]).touch()
-    time.sleep(3600)  # noqa: ASYNC251  # as foreign code may
+    time.sleep(3600)
 
 
 async def wait(request, _ask):
@@ -110,5 +110,15 @@ async def run(request, ask):
 
 
 if __name__ == "__main__":
-    handlers = {"back": ask_back, "refuse": refuse, "fail": fail, "leave": leave, "die": die, "overflow": overflow, "garble": garble, "hang": hang, "wait": wait}
+    handlers = {
+        "back": ask_back,
+        "refuse": refuse,
+        "fail": fail,
+        "leave": leave,
+        "die": die,
+        "overflow": overflow,
+        "garble": garble,
+        "hang": hang,
+        "wait": wait,
+    }
     serve({**handlers, "see": see, "list": list_tasks, "run": run})
