@@ -230,7 +230,7 @@ class ForeignProcess:
         self._threads[1].join(_OUTPUT_SECONDS)  # a program that it left behind may hold the pipe
         self._fail_all()
 
-    def _begin_answer(self, running: _Running, message: _Message) -> None:
+    def _begin_answer(self, running: _Running, message: _Message) -> None:  # kept: it may be given up in two ways
         if running.answer is None or running.loop is None:
             self._send({"ask": message.ask, "ended": "no model call is answered here"})
             return

@@ -151,7 +151,12 @@ class OpenEnvEnvironment:
     tools: Sequence[ToolDefinition] = ()
 
     def __init__(self, context: EnvContext) -> None:
-        self._input = _read_input(context.task.input)
+        try:
+            self._input = msgspec.convert(context.task.input, _Input)
+        except msgspec.ValidationError as error:
+            raise BadInputError(
+                f"task: expected one of openenv:URL, {error}; write it with 'tasksets write'"
+            ) from error
         self.tools = self._input.tools
         self._session: _Session | None = None
         self._num_steps = 0
@@ -356,13 +361,6 @@ async def _ask_server(url: str) -> _Server:
 
 def _unreachable(url: str, why: str) -> UnreachableError:
     return UnreachableError(f"OpenEnv server {url}: {why}; start it, or correct the address")
-
-
-def _read_input(given: object) -> _Input:
-    try:
-        return msgspec.convert(given, _Input)
-    except msgspec.ValidationError as error:
-        raise BadInputError(f"task: expected one of openenv:URL, {error}; write it with 'tasksets write'") from error
 
 
 def _read_action(text: str, schema: Mapping[str, object]) -> JsonObject:
