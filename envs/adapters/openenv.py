@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count as count_from
-from typing import ClassVar, Final, NoReturn
+from typing import ClassVar, Final, NoReturn, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -377,7 +377,7 @@ def _read_action(text: str, schema: Mapping[str, object]) -> JsonObject:
             raise ValueError(f"the answer is no JSON object ({error})") from error
         return {name: text.strip()}
     if isinstance(value, dict):
-        return as_json_object(value)
+        return as_json_object(cast("object", value))
     if name is None:
         raise ValueError("the answer is no JSON object")
     return {name: text.strip()}

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import traceback
 import types
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from importlib import metadata
@@ -65,7 +66,7 @@ class GatewayClient(Client):
 
     async def get_response(self, dialect, body, sampling, session_id=None, turn=None, headers=None):
         """Return one completion; where there is none any more, stop the rollout as at its limit of turns."""
-        seat = _seats[session_id]
+        seat = _seats[session_id or ""]
         request = {name: value for name, value in body.items() if name not in ("model", "stream", "stream_options")}
         try:
             raw = await seat.ask("policy", request)
@@ -193,7 +194,7 @@ class _Sets:
 
     def __init__(self) -> None:
         self._loaded: dict[str, vf.Env] = {}
-        self._read: dict[str, tuple[list[vf.Task], object]] = {}
+        self._read: dict[str, tuple[list[vf.Task], Iterator[vf.Task]]] = {}
         self._stack = AsyncExitStack()
 
     def open(self, taskset: Request) -> vf.Env:
