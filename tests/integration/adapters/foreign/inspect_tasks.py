@@ -44,7 +44,9 @@ def price():
 @task
 def shop():
     samples = [
-        Sample(input=f"What do two of {item} cost?", target=target) for item, target in (("tea", "6"), ("milk", "4"))
+        Sample(input=f"What do {number} of {item} cost?", target=str(number * price))
+        for number in range(2, 8)
+        for item, price in (("tea", 3), ("milk", 2))
     ]
     return Task(samples, solver=[use_tools(price()), generate()], scorer=includes())
 
