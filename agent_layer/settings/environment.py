@@ -69,9 +69,7 @@ def read_sandbox_address() -> str | None:
 
 def agent_environment() -> dict[str, str]:
     """Return the variables of this process without the operator's secrets; for agents that it starts."""
-    return {
-        name: value for name, value in os.environ.items() if not name.startswith(_OPERATOR) or name in _FOR_AGENTS
-    }
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OPERATOR) or name in _FOR_AGENTS}
 
 
 def read_model_key(settings: "Settings") -> str | None:
