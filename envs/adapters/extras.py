@@ -1,8 +1,12 @@
 """What adapters share: packages that an extra brings, and names with options such as ``chain_sum?max_terms=4``."""
 
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -10,6 +14,14 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import install_command
 from agent_layer.schema import JsonObject
+
+Made = TypeVar("Made")
+
+
+def run_apart(work: Coroutine[None, None, Made]) -> Made:
+    """Return what a coroutine does, from code that is not async, whether a loop runs here or not."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def check_extra(module: str, extra: str) -> None:

@@ -15,7 +15,12 @@ _OURS: Final = {
     "search": "envs.tasksets.search.search:Search",
     "terminal": "envs.tasksets.terminal.terminal:Terminal",
 }
-_ADAPTERS: Final = {"reasoning-gym": "envs.adapters.reasoning_gym:open_set"}
+_ADAPTERS: Final = {
+    "inspect": "envs.adapters.foreign_set:open_inspect",
+    "openenv": "envs.adapters.openenv:open_set",
+    "reasoning-gym": "envs.adapters.reasoning_gym:open_set",
+    "verifiers": "envs.adapters.foreign_set:open_verifiers",
+}
 _TASKSETS: Final = PlugIns("agent_layer.tasksets", "task set", _OURS, takes_paths=True, families=_ADAPTERS)
 _NEEDED: Final = ("name", "version", "levels", "agent", "tasks", "solve", "rewrites", "mutants", "cheats")
 
