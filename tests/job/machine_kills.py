@@ -3,9 +3,10 @@
     python tests/job/kill_machines.py DIRECTORY [--seed S] [--kills K]
 
 A seed draws the order of all kills: mode, phase, machine, and whether the machine comes back. Those without a row are
-done, K in one run of one mode, so several calls on several days collect all of them. A kill has ended well where the
-run went on from its checkpoint by itself, or, because the machine stayed away, ended with a sentence that names what is
-missing. Each run must have trained every step once at its end, and nothing twice.
+done, K in one run of one mode, so several calls on several days collect all of them. A row is written when its kill has
+ended, so an interrupted run keeps what it did. A kill has ended well where the run went on from its checkpoint by
+itself, or, because the machine stayed away, ended with a sentence that names what is missing. Each run must have
+trained every step once at its end, and nothing twice; until that was compared, its rows say so.
 """
 
 import os
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -28,7 +29,7 @@ from redis import Redis
 from agent_layer.engines import newest_number, open_engine_registry
 from agent_layer.errors import AgentLayerError
 from agent_layer.health.progress import progress_path, read_progress
-from agent_layer.infra import Keys, open_redis
+from agent_layer.infra import Keys, open_redis, replace_file
 from agent_layer.settings import Settings
 from agent_layer.store import list_batches
 from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig, TrainConfig
@@ -154,8 +155,15 @@ _TRAINER = "ray::TaskRunnerV1"
 class _Killer:
     """Kills what was drawn, each kill in a step of its own, while a run is looked at."""
 
-    def __init__(self, settings: Settings, redis: Redis, machines: RayMachines, kills: Sequence[Kill]) -> None:
-        self._settings, self._redis, self._machines = settings, redis, machines
+    def __init__(
+        self,
+        settings: Settings,
+        redis: Redis,
+        machines: RayMachines,
+        kills: Sequence[Kill],
+        record: Callable[[Outcome], None],
+    ) -> None:
+        self._settings, self._redis, self._machines, self._record = settings, redis, machines, record
         self.left = list(kills)
         self.outcomes: list[Outcome] = []
         self._killed: tuple[Kill, bool, float, int] | None = None
@@ -183,11 +191,13 @@ class _Killer:
 
     def give_up(self, sentence: str) -> bool:
         """Take the end of a run; return whether it goes on when the machine is back."""
-        if self._killed is None or self._killed[0].comes_back:
+        if self._killed is None:
             return False
+        comes_back = self._killed[0].comes_back
         self._end(sentence)
-        self._machines.mend()
-        return True
+        if not comes_back:
+            self._machines.mend()
+        return not comes_back
 
     def _wait_for_phase(self, step: int) -> None:
         kill = self.left[0]
@@ -213,17 +223,21 @@ class _Killer:
         restarts = list_restarts(self._settings)[number:]
         causes = ", ".join(one.why for one in restarts)
         self.outcomes.append(Outcome(kill, had_trainer, len(restarts), sentence, time.time() - at, causes))
+        self._record(self.outcomes[-1])
         self._killed = None
         _say(f"{kill.name}: {sentence or [str(one) for one in restarts]}")
 
 
-def train_through(home: Path, machines: RayMachines, kills: Sequence[Kill]) -> list[Outcome]:
+def train_through(
+    home: Path, machines: RayMachines, kills: Sequence[Kill], record: Callable[[Outcome], None] = lambda _: None
+) -> list[Outcome]:
     """Train on the machines while they are killed; compare what was trained at the end.
 
     Args:
         home: of the run, its model and its tasks.
         machines: two, with two GPUs each where engines are separate.
         kills: of one mode.
+        record: takes each outcome at once, before the run goes on.
     """
     os.environ.update(TOKEN)
     settings, num_steps = Settings(dir=home / "data", run=RUN), 2 * len(kills) + 1
@@ -231,7 +245,7 @@ def train_through(home: Path, machines: RayMachines, kills: Sequence[Kill]) -> l
         config=configure(home, kills[0].mode, num_steps, machines.address), target=RECIPE.target, slots=8, on_ray=True
     )
     with open_redis(settings) as redis:
-        killer = _Killer(settings, redis, machines, kills)
+        killer = _Killer(settings, redis, machines, kills, record)
         while True:
             try:
                 with run_job(settings, job) as running:
@@ -246,18 +260,39 @@ def train_through(home: Path, machines: RayMachines, kills: Sequence[Kill]) -> l
     return killer.outcomes
 
 
-def _rows(seed: int, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    day = datetime.now(UTC).strftime("%Y-%m-%d")
-    for one in outcomes:
-        fault = one.fault
-        ended = "right sentence" if one.sentence else "went on"
-        outcome = "**wrong**" if fault else ended
-        there = "yes" if one.had_trainer else "no"
-        yield f"| {seed} | {one.kill.name} | {there} | {outcome} | {one.restarts} | {one.seconds:.0f} | {day} |\n"
+_NOT_COMPARED = " (run not compared)"
+
+
+class Rows:
+    """Rows of a page, each written when its kill has ended."""
+
+    def __init__(self, page: Path, seed: int) -> None:
+        self._page, self._seed = page, seed
+        self._written: list[str] = []
+
+    def append(self, outcome: Outcome) -> None:
+        """Add the row of a kill; the run is not compared yet."""
+        day = datetime.now(UTC).strftime("%Y-%m-%d")
+        ended = "**wrong**" if outcome.fault else "right sentence" if outcome.sentence else "went on"
+        there = "yes" if outcome.had_trainer else "no"
+        row = (
+            f"| {self._seed} | {outcome.kill.name} | {there} | {ended}{_NOT_COMPARED} | {outcome.restarts}"
+            f" | {outcome.seconds:.0f} | {day} |\n"
+        )
+        with self._page.open("a") as page:
+            page.write(row)
+        self._written.append(row)
+
+    def confirm(self) -> None:
+        """Mark that the run of these kills trained every step once, and nothing twice."""
+        text = self._page.read_text()
+        for row in self._written:
+            text = text.replace(row, row.replace(_NOT_COMPARED, ""))
+        replace_file(self._page, text.encode(), private=False)
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = print) -> int:
-    """Do the next kills, and append their rows to the page; return 1 where one has ended wrongly."""
+    """Do the next kills, and append the row of each to the page; return 1 where one has ended wrongly."""
     parser = ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("directory", type=Path, help="of the run; a new one")
     parser.add_argument("--seed", type=int, default=47, help="of the order of kills")
@@ -267,14 +302,14 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = pr
     if not (kills := choose_kills(found.seed, found.page.read_text(), found.kills)):
         say(f"seed {found.seed}: all kills have a row; choose another --seed")
         return 0
+    rows = Rows(found.page, found.seed)
     num_gpus = 2 if kills[0].mode == "separate_async" else 1
     with (
         TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as home,
         ray_machines(Path(home), 2, num_gpus=num_gpus, num_cpus=12) as machines,
     ):
-        outcomes = train_through(found.directory, machines, kills)
-    with found.page.open("a") as page:
-        page.writelines(_rows(found.seed, outcomes))
+        outcomes = train_through(found.directory, machines, kills, rows.append)
+    rows.confirm()
     faults = [f"{one.kill.name}: {one.fault}" for one in outcomes if one.fault]
     for fault in faults:
         say(fault)

@@ -5,17 +5,31 @@
 
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
+from redis import Redis
 
 from agent_layer.health import Restart, append_restart, restarts_path
 from agent_layer.health.progress import append_progress, progress_path
 from agent_layer.settings import Settings
 
 from ..unit.health.reports import report
-from .machine_kills import MACHINES, MODES, PHASES, Kill, Outcome, choose_kills, draw_kills, has_gone_on, train_through
-from .ray_machines import TOKEN, ray_machines
+from .machine_kills import (
+    MACHINES,
+    MODES,
+    PHASES,
+    Kill,
+    Outcome,
+    Rows,
+    _Killer,
+    choose_kills,
+    draw_kills,
+    has_gone_on,
+    train_through,
+)
+from .ray_machines import TOKEN, RayMachines, ray_machines
 from .ray_runs import RUN
 
 
@@ -98,6 +112,74 @@ def test_a_run_has_gone_on_with_a_step_behind_a_restart_and_not_with_one_that_a_
     assert not has_gone_on(settings, number=0)
     assert end_step(3, at=4.0)
     assert not has_gone_on(settings, number=1)
+
+
+class Machines:
+    """Two machines that die and come back at once."""
+
+    def __init__(self) -> None:
+        self.machines = [self, self]
+
+    def runs(self, title: str) -> bool:
+        return not title
+
+    def lose_power(self) -> None:
+        """Nothing runs on it."""
+
+    mend = lose_power
+
+
+def play(home: Path, page: Path, kills: list[Kill], end: str = "") -> Rows:
+    """Kill in a run that does a step, and one behind each restart; the last kill ends it with a sentence."""
+    settings, rows = Settings(dir=home, run=RUN), Rows(page, seed=5)
+    (home / "checkpoints" / RUN / "pending").mkdir(parents=True)
+    killer = _Killer(settings, cast(Redis, None), cast(RayMachines, Machines()), kills, rows.append)
+
+    def end_step(step: int, at: float) -> None:
+        append_progress(progress_path(settings, RUN), msgspec.structs.replace(report(step), ended_at=at))
+
+    end_step(1, at=1.0)
+    for number, kill in enumerate(kills, 1):
+        killer.look()
+        if number == len(kills) and end:
+            assert not killer.give_up(end)
+            return rows
+        restart = Restart(at=2.0 * number, what="run", why="machine 127.0.0.3 has ended", from_step=1, number=1, most=3)
+        append_restart(restarts_path(settings, RUN), restart)
+        end_step(1 + number, at=2.0 * number + 1)
+        killer.look()
+        assert f"| {kill.name} |" in page.read_text(), "a row is there before the run goes on"
+    return rows
+
+
+def checkpoint_kills() -> list[Kill]:
+    return [Kill("sync", "checkpoint", machine, comes_back=True) for machine in MACHINES]
+
+
+def test_a_run_that_is_interrupted_keeps_the_rows_of_its_kills_until_the_next_are_drawn(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("| head |\n")
+
+    play(tmp_path / "interrupted", page, checkpoint_kills()[:1])
+    play(tmp_path / "whole", page, checkpoint_kills()[1:]).confirm()
+
+    head, one, other = page.read_text().splitlines()
+    assert (head, one.split(" | ")[6], other.split(" | ")[6]) == ("| head |", "went on (run not compared)", "went on")
+    assert not {kill.name for kill in checkpoint_kills()} & {
+        kill.name for kill in choose_kills(5, page.read_text(), 24)
+    }
+
+
+def test_a_kill_that_ends_a_run_whose_machine_came_back_is_a_wrong_row(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("")
+
+    play(tmp_path, page, checkpoint_kills(), end="trainer on Ray: expected it to finish, but it died")
+
+    assert [row.split(" | ")[6] for row in page.read_text().splitlines()] == [
+        "went on (run not compared)",
+        "**wrong** (run not compared)",
+    ]
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ the registry, from which gateways read it. It is in no argument, variable or log
 
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -48,11 +48,18 @@ class RequireKey:
         elif kind == "websocket":
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
         else:
-            body = msgspec.json.encode({"error": _REFUSAL})
-            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-            headers.append((b"www-authenticate", b"Bearer"))
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            await send_error(send, 401, _REFUSAL, [(b"www-authenticate", b"Bearer")])
+
+
+async def send_error(
+    send: Send, status: int, error: Mapping[str, str], headers: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    """Answer a request with an error, in the form of vLLM's own."""
+    body = msgspec.json.encode({"error": error})
+    length = (b"content-length", str(len(body)).encode())
+    headers = [(b"content-type", b"application/json"), length, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _has_key(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -279,6 +279,9 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
         )
     yield from _unheeded(cluster)
     named = {**config.verl, **cluster.verl}
+    base = named.get(f"{_ROLLOUT}.load_format", "auto")
+    if config.lora and config.lora.publish == "adapter" and "dummy" in str(base):
+        yield f"{_ROLLOUT}.load_format {base} with lora.publish adapter", "sends servers no base: they read its files"
     engines = {f"{_ACTOR}.strategy": "fsdp2", "actor_rollout_ref.ref.strategy": "fsdp2", "model_engine": "dp"}
     others = ((name, own, named[name]) for name, own in engines.items() if named.get(name, own) != own)
     for name, own, found in others:

@@ -8,15 +8,13 @@ from typing import NamedTuple
 
 import ray
 import torch
-from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_PATH
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
-from vllm.lora.request import LoRARequest
 
-from agent_layer.engines import ADAPTER_SUFFIX
-from trainer_adapter.cluster.key import App, Message, Receive, RequireKey, Send, access_key
+from trainer_adapter.cluster.key import RequireKey, access_key
 from trainer_adapter.cluster.nodes.machine import list_engine_processes
 from trainer_adapter.cluster.nodes.watch import ServerEnd, ServerProcesses, explain_end, kill_server
 from trainer_adapter.cluster.overrides import is_reached_from_other_machines
+from trainer_adapter.cluster.weights.adapter import NameAdapter
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -26,7 +24,7 @@ _HOST = "127.0.0.1"
 _NAME_SECONDS = 60.0
 """Longest wait until Ray has forgotten a killed server."""
 _POLL_SECONDS = 0.1
-_RECEIVER = "trainer_adapter.cluster.weights.receiver.WeightReceiver"
+_RECEIVERS = "trainer_adapter.cluster.weights.receiver"
 
 
 class HeldWeights(NamedTuple):
@@ -36,21 +34,6 @@ class HeldWeights(NamedTuple):
     """Version that it received last, whole; None: none yet."""
     hashes: frozenset[str | None] = frozenset()
     """Hashes of the weights that its processes loaded; empty on GPUs, where veRL's own receiver takes them."""
-
-
-class NameAdapter:
-    """ASGI middleware that gives veRL's adapter a name: veRL's own calls choose it by number, and HTTP has none."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Let the application answer."""
-        if scope["type"] == "http":
-            models = scope["app"].state.openai_serving_models  # pyright: ignore[reportAttributeAccessIssue]
-            name = models.base_model_paths[0].name + ADAPTER_SUFFIX
-            models.lora_requests.setdefault(name, LoRARequest(name, VLLM_LORA_INT_ID, VLLM_LORA_PATH))
-        await self._app(scope, receive, send)
 
 
 class ClusterServer(vLLMHttpServer):
@@ -101,7 +84,8 @@ class ClusterServer(vLLMHttpServer):
         )
 
     def _get_worker_extension_cls(self) -> str:
-        return super()._get_worker_extension_cls() if torch.cuda.is_available() else _RECEIVER
+        own = "vLLMColocateWorkerExtension" if torch.cuda.is_available() else "WeightReceiver"
+        return f"{_RECEIVERS}.{own}"  # veRL's own by way of that module, which lets it load adapters
 
 
 class ClusterReplica(vLLMReplica):

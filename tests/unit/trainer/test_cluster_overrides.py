@@ -108,6 +108,8 @@ def test_servers_that_get_an_adapter_alone_read_its_base_themselves(mode: str):
     assert found["actor_rollout_ref.model.lora.merge"] is False
     assert found["actor_rollout_ref.rollout.load_format"] == "auto"
     refuse_on_ray(config)
+    with pytest.raises(BadInputError, match=r"load_format dummy with lora\.publish adapter: .* sends servers no base"):
+        refuse_on_ray(msgspec.structs.replace(config, verl={"actor_rollout_ref.rollout.load_format": "dummy"}))
 
 
 def test_verls_own_distillation_is_refused_in_favour_of_ours():

@@ -112,7 +112,7 @@ class Machine:
 def find_interface(address: str) -> str | None:
     """Return the network interface of this machine whose first address this is; None: none has it first.
 
-    gloo listens at the first address of the interface that it is told, whichever another one of it is meant.
+    gloo listens at the first address of the interface that it is to use, so an interface says nothing of its others.
     """
     families = (socket.AF_INET, socket.AF_INET6)
     for name, addresses in psutil.net_if_addrs().items():
