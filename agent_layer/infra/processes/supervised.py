@@ -67,7 +67,7 @@ class SupervisedProcess:
 
     def begin_stop(self) -> None:
         """Ask the command to end, without waiting; several can so end at the same time."""
-        if self.process.stdin:
+        if self.process.stdin and not self.process.stdin.closed:
             with suppress(OSError):  # it has ended
                 self.process.stdin.write(_ORDERED)
                 self.process.stdin.close()
