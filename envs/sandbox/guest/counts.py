@@ -75,7 +75,9 @@ class SocketMemory:
             return 0
         try:
             requests = _UNIX_REQUEST, *_INET_REQUESTS
-            return sum(_held_bytes(one, self._datagram_bytes) for request in requests for one in _ask(self._end, request))
+            return sum(
+                _held_bytes(one, self._datagram_bytes) for request in requests for one in _ask(self._end, request)
+            )
         except (OSError, struct.error):
             return 0
 

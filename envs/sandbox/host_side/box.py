@@ -272,7 +272,9 @@ class ServedSandbox:
     def _note_end(self, how: Literal["gone", "stuck"], at_kill: CgroupUsage | None = None) -> None:
         if self.ended is None and self._ending is None:
             cpu_limit = _KILL_SECONDS * min(self.spec.resources.cpus, os.cpu_count() or 1)
-            self.ended = judge_end(self._watch, self._usage(), how, at_kill=at_kill or CgroupUsage(), cpu_limit=cpu_limit)
+            self.ended = judge_end(
+                self._watch, self._usage(), how, at_kill=at_kill or CgroupUsage(), cpu_limit=cpu_limit
+            )
 
 
 def _command(

@@ -110,7 +110,9 @@ while True:
 
 
 def test_the_log_of_one_that_prints_without_end_stays_small_and_keeps_its_beginning_and_end(tmp_path):
-    leashed = start_supervised([sys.executable, "-c", f"print('ready', flush=True)\n{PRINTS}"], {}, tmp_path / "child.log")
+    leashed = start_supervised(
+        [sys.executable, "-c", f"print('ready', flush=True)\n{PRINTS}"], {}, tmp_path / "child.log"
+    )
     older = tmp_path / "child.log.1"
     wait_until(lambda: "printed all" in leashed.log_tail)
     wait_until(lambda: leashed.log.stat().st_size <= MAX_LOG_BYTES)
