@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from envs.sandbox import SupervisorHandle, TakeBox, connect_sandbox
-from envs.sandbox.supervisor.budget import ByteBudget, RequestRoom
 from envs.sandbox.requests import Read
+from envs.sandbox.supervisor.budget import ByteBudget, RequestRoom
 from envs.sandbox.supervisor.messages import Call, Cancel, Hello
 
-from ...waiting import read_line, scaled, until, wait_until
+from ...waiting import read_line, scaled, until, wait_until, within
 from ..sandbox.leftovers import is_alive, list_descendants
 from .conftest import SPEC
 
@@ -205,10 +205,11 @@ async def test_short_requests_wait_for_no_other_attempt():
         await hostile.acquire(1 << 28)
     long = asyncio.create_task(other.acquire((1 << 20) + 1))
     for _ in range(4):
-        await asyncio.wait_for(other.acquire(1 << 20), scaled(5))
+        async with within(5, "a short request"):
+            await other.acquire(1 << 20)
     late = asyncio.create_task(other.acquire(1 << 17))
     await asyncio.sleep(0)
-    assert not long.done() and not late.done()
+    assert (long.done(), late.done()) == (False, False)
 
     other.release(1 << 20)
     one.release(1 << 28)
