@@ -83,8 +83,8 @@ def judge_end(watch: BoxWatch, after: CgroupUsage, how: How, *, at_kill: CgroupU
 
 def _is_crowded(num_processes: int, busy_seconds: float, max_processes: int) -> bool:
     """Return whether the number of its processes kept a server off the CPU, however busy the machine was."""
-    is_starved = busy_seconds < _KILL_CPU_SECONDS
-    return num_processes >= max_processes or (num_processes >= _MANY_PROCESSES and not is_starved)
+    is_full = num_processes > max_processes  # the server is one of them
+    return num_processes >= _MANY_PROCESSES and (is_full or busy_seconds >= _KILL_CPU_SECONDS)
 
 
 def _describe_loss(watch: BoxWatch, blame: Literal["infra"] | None, how: How) -> str:
