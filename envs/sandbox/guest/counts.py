@@ -19,7 +19,7 @@ _UNIX_ATTRIBUTES_AT, _INET_ATTRIBUTES_AT = 16, 72
 _QUEUE, _MEMORY = (socket.AF_UNIX, 4), ((socket.AF_UNIX, 5), (socket.AF_INET, 7), (socket.AF_INET6, 7))
 """Families and numbers of attributes."""
 _MAX_DATAGRAMS = 11
-"""Most that wait at one local socket. The kernel tells of the first; each may fill the buffer of a sender that is gone."""
+"""Most that wait at a local socket. The kernel tells of the first; each may fill the buffer of a sender that ended."""
 _MAX_ANSWER_LENGTH = 1 << 16
 _ANSWER_SECONDS = 1.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
