@@ -20,6 +20,8 @@ _SMALL_LENGTH = 1 << 16
 """Messages up to this length need no room: this many bytes more or less come at once."""
 _BODY_SECONDS = 30.0
 """Seconds for a message with room to be whole: one that is not keeps others waiting."""
+_CLOSE_SECONDS = 10.0
+"""Seconds for the other end to read what was sent before this one was closed."""
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
 
@@ -100,9 +102,11 @@ class Channel(asyncio.Protocol, Generic[T]):
             self._transport.abort()
 
     def close(self) -> None:
-        """Close the connection after all messages have been sent."""
+        """Close the connection after all messages have been sent; those not read within 10 s are dropped."""
         if self._transport is not None:
             self._transport.close()
+            if self._transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(_CLOSE_SECONDS, self._transport.abort)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""

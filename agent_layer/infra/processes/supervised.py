@@ -33,7 +33,7 @@ _TAIL_LINES = 8
 MAX_LOG_BYTES = 16 << 20
 """A longer log continues behind its beginning; its end goes into a file beside it."""
 _HEAD_BYTES = 1 << 16
-"""Of a long log these stay: how the command began, and that it was ready."""
+"""Beginning of a long log, which stays: it tells that the command was ready."""
 _COPY_TURNS = 4
 _ORDERED = b"."
 """Written into the lifeline of a command whose starter is there to wait for it."""
@@ -67,7 +67,7 @@ class SupervisedProcess:
 
     def begin_stop(self) -> None:
         """Ask the command to end, without waiting; several can so end at the same time."""
-        if self.process.stdin:
+        if self.process.stdin and not self.process.stdin.closed:
             with suppress(OSError):  # it has ended
                 self.process.stdin.write(_ORDERED)
                 self.process.stdin.close()
@@ -95,7 +95,7 @@ def start_supervised(
     Args:
         command: program and arguments.
         variables: added to this process's environment.
-        log: file to which its output is appended, ``MAX_LOG_BYTES`` at most; what follows its beginning is then in ``LOG.1``.
+        log: file to which its output is appended, ``MAX_LOG_BYTES`` at most; ``LOG.1`` has what followed its beginning.
         kept: descriptor that the command inherits under its number.
         orphan_seconds: between SIGTERM and SIGKILL if this process was killed; None: ``GRACE_SECONDS``.
     """
@@ -165,7 +165,8 @@ def bound_log(descriptor: int, max_bytes: int = MAX_LOG_BYTES) -> None:
 
     Args:
         descriptor: of the file, which its writers append to; they are neither stopped nor told.
-        max_bytes: size of the file, more than ``_HEAD_BYTES``; that of the other one is a few times as large if they write all the time.
+        max_bytes: size of the file, more than ``_HEAD_BYTES``; that of the other one is a few times as large if they
+            write all the time.
     """
     size = os.fstat(descriptor).st_size
     if size <= max_bytes:

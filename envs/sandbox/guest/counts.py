@@ -18,6 +18,8 @@ _INET_REQUESTS = [
 _UNIX_ATTRIBUTES_AT, _INET_ATTRIBUTES_AT = 16, 72
 _QUEUE, _MEMORY = (socket.AF_UNIX, 4), ((socket.AF_UNIX, 5), (socket.AF_INET, 7), (socket.AF_INET6, 7))
 """Families and numbers of attributes."""
+_MAX_DATAGRAMS = 11
+"""Most that wait at a local socket. The kernel tells of the first; each may fill the buffer of a sender that ended."""
 _MAX_ANSWER_LENGTH = 1 << 16
 _ANSWER_SECONDS = 1.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -64,6 +66,8 @@ class SocketMemory:
         with suppress(OSError):  # a kernel without it
             self._end = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
             self._end.settimeout(_ANSWER_SECONDS)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as any_socket:
+            self._datagram_bytes = _MAX_DATAGRAMS * any_socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
     def count_bytes(self) -> int:
         """Return what buffers hold; 0 where this kernel does not tell."""
@@ -71,7 +75,9 @@ class SocketMemory:
             return 0
         try:
             requests = _UNIX_REQUEST, *_INET_REQUESTS
-            return sum(_held_bytes(one) for request in requests for one in _ask(self._end, request))
+            return sum(
+                _held_bytes(one, self._datagram_bytes) for request in requests for one in _ask(self._end, request)
+            )
         except (OSError, struct.error):
             return 0
 
@@ -89,15 +95,16 @@ def _ask(end: socket.socket, request: bytes) -> Iterator[bytes]:
             answer = answer[(length + 3) & ~3 :]
 
 
-def _held_bytes(answer: bytes) -> int:
-    """Return what one socket holds: what it has not read yet, and what it sent that is not read yet."""
-    family, held = answer[0], 0
+def _held_bytes(answer: bytes, datagram_bytes: int) -> int:
+    """Return what one socket holds at most: what it has not read yet, and what it sent that is not read yet."""
+    family, socket_type, held = answer[0], answer[1], 0
     at = _UNIX_ATTRIBUTES_AT if family == socket.AF_UNIX else _INET_ATTRIBUTES_AT
     while at + _ATTRIBUTE.size <= len(answer):
         length, kind = _ATTRIBUTE.unpack_from(answer, at)
         value = answer[at + _ATTRIBUTE.size : at + length]
         if (family, kind) == _QUEUE:  # the sender of these may have closed its end
-            held += struct.unpack_from("=I", value)[0]
+            waiting = struct.unpack_from("=I", value)[0]
+            held += datagram_bytes if waiting and socket_type == socket.SOCK_DGRAM else waiting
         elif (family, kind) in _MEMORY:
             received, _, sent, _, _, queued, _, backlog = struct.unpack_from("=8I", value)
             held += received + max(sent, queued) + backlog

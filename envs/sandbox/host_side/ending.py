@@ -75,16 +75,16 @@ def judge_end(watch: BoxWatch, after: CgroupUsage, how: How, *, at_kill: CgroupU
         why = f"its commands kept it busy for {busy_seconds:.1f} s of CPU, so that none of them could be killed"
     elif how == "stuck" and _is_crowded(at_kill.num_processes or 0, busy_seconds or 0.0, watch.max_processes):
         cause, reason = "policy", "stuck"
-        why = f"its commands were {at_kill.num_processes} processes, so many that none of them could be killed"
+        why = f"its commands were {at_kill.num_processes} processes, which left their server no time to kill them"
     else:
         cause, reason, why = "infra", how, _describe_loss(watch, blame, how)
     return EndOfBox(box=watch.box, cause=cause, reason=reason, why=f"sandbox {watch.box}: {why}", ended_at=time.time())
 
 
 def _is_crowded(num_processes: int, busy_seconds: float, max_processes: int) -> bool:
-    """Return whether commands started so many processes that their server had no turn, however busy the machine was."""
-    is_starved = busy_seconds < _KILL_CPU_SECONDS
-    return num_processes >= max_processes or (num_processes >= _MANY_PROCESSES and not is_starved)
+    """Return whether the number of its processes kept a server off the CPU, however busy the machine was."""
+    is_full = num_processes > max_processes  # the server is one of them
+    return num_processes >= _MANY_PROCESSES and (is_full or busy_seconds >= _KILL_CPU_SECONDS)
 
 
 def _describe_loss(watch: BoxWatch, blame: Literal["infra"] | None, how: How) -> str:

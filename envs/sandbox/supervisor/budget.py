@@ -14,7 +14,7 @@ from envs.channel import MAX_MESSAGE_LENGTH
 
 _SHORT_LENGTH = 1 << 20
 _SHORT_BYTES = 4 << 20
-"""For an attempt's requests up to that length together."""
+"""Size of an attempt's budget for requests up to that length."""
 
 
 class ByteBudget:
@@ -87,11 +87,11 @@ class RequestRoom:
 
     async def acquire(self, num_bytes: int) -> None:
         """Wait for room, which ``release`` gives back."""
-        await self._of(num_bytes).acquire(num_bytes)
+        await self._find_budget(num_bytes).acquire(num_bytes)
 
     def release(self, num_bytes: int) -> None:
         """Return room, as much as was asked for."""
-        self._of(num_bytes).release(num_bytes)
+        self._find_budget(num_bytes).release(num_bytes)
 
-    def _of(self, num_bytes: int) -> ByteBudget:  # kept: which one gave it, gets it back
+    def _find_budget(self, num_bytes: int) -> ByteBudget:  # kept: which one gave it, gets it back
         return self._short if num_bytes <= _SHORT_LENGTH else self._long

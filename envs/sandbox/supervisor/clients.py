@@ -21,6 +21,7 @@ from envs.sandbox.supervisor.messages import (
     Call,
     Cancel,
     ClientRequest,
+    Failure,
     FlowControl,
     Hello,
     Kill,
@@ -78,6 +79,8 @@ class Client:
         self.channel: Channel[ToSupervisor] = Channel(_FROM_CLIENT, self._on_message, MAX_HELLO_LENGTH)
         self._grant: Grant | None = None
         self._calls: dict[int, asyncio.Task[None]] = {}
+        self._answered: set[int] = set()
+        """Calls whose answer the client has not read."""
         self._live: dict[int, LiveStdio] = {}
         self._fresh: set[str] = set()
         """Boxes that end with this connection."""
@@ -103,7 +106,7 @@ class Client:
                 task.add_done_callback(lambda _: self._calls.pop(number, None))
                 task.add_done_callback(lambda _: grant.owner.requests.release(held))
             case Cancel(number=number):
-                if (task := self._calls.get(number)) is not None:
+                if (task := self._calls.get(number)) is not None and number not in self._answered:
                     task.cancel()
             case Kill() | StdinChunk() | FlowControl():
                 if (live := self._live.get(message.number)) is not None:
@@ -148,8 +151,7 @@ class Client:
                 return
             value = await self._carry_out(request, grant)
             raw = _NOTHING if value is None else msgspec.Raw(msgspec.msgpack.encode(value))
-            self.channel.send(Answer(number=call.number, value=raw))
-            await self.channel.drain()
+            await self._send(Answer(number=call.number, value=raw))
         except (AgentLayerError, OSError, ValueError) as error:
             await self._fail(call, error)
         except Exception as error:  # noqa: BLE001  # the client waits for an answer
@@ -157,8 +159,16 @@ class Client:
             await self._fail(call, error)
 
     async def _fail(self, call: Call, error: Exception) -> None:
-        self.channel.send(make_failure(call.number, error))
-        await self.channel.drain()  # a client that does not read runs out of calls
+        await self._send(make_failure(call.number, error))
+
+    async def _send(self, answer: Answer | Failure) -> None:
+        """Send an answer. Until it is read its call goes on, cancelled or not, so that its room is not free."""
+        self.channel.send(answer)
+        self._answered.add(answer.number)
+        try:
+            await self.channel.drain()  # a client that does not read runs out of calls
+        finally:
+            self._answered.discard(answer.number)
 
     async def _carry_out(self, request: BoxCall | TakeFresh, grant: Grant) -> object:
         if isinstance(request, TakeFresh):

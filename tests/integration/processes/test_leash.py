@@ -73,6 +73,17 @@ def test_it_ends_when_the_leash_itself_is_killed(tmp_path):
     leashed.stop()
 
 
+def test_it_can_be_asked_to_end_more_than_once(tmp_path):
+    leashed = start_supervised([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
+    wait_until(lambda: pid_in(leashed.log))
+
+    leashed.begin_stop()
+    for _ in range(2):
+        leashed.stop()
+
+    assert not leashed.is_running
+
+
 IGNORES = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {CHILD}"
 STARTS_ORPHAN = PARENT.replace("Path(sys.argv[1])", "Path(sys.argv[1]), orphan_seconds=0.2")
 

@@ -16,7 +16,7 @@ MEMORY_MB = 64
 NONE = CgroupUsage()
 V1 = CgroupUsage(oom_kills=2, cpu_seconds=1.0, num_processes=7, peak_memory_mb=30.0)
 MANY = CgroupUsage(cpu_seconds=1.0, num_processes=8)
-FULL = CgroupUsage(cpu_seconds=1.0, num_processes=20)
+FULL = CgroupUsage(cpu_seconds=1.0, num_processes=21)
 V2 = CgroupUsage(oom_kills=2, memory_hits=5, cpu_seconds=1.0, peak_memory_mb=64.0)
 
 
@@ -47,7 +47,7 @@ ENDS = {
     "stuck, its own processes busy": ((V1, usage(V1, cpu_seconds=5.0), "stuck", 1), ("policy", "stuck")),
     "stuck, the machine busy": ((V1, usage(V1, cpu_seconds=1.5), "stuck", 1), ("infra", "stuck")),
     "stuck, the machine busy, and it may have no more processes": (
-        (FULL, usage(FULL, cpu_seconds=1.1), "stuck", 1),
+        (FULL, usage(FULL, cpu_seconds=1.001), "stuck", 1),
         ("policy", "stuck"),
     ),
     "stuck, the machine busy, its many processes took what it got": (
