@@ -87,7 +87,7 @@ def read_line(text: str, mark: str) -> str | None:
 
     Two lines that begin so are none: to offer several answers is to have no answer.
     """
-    found = re.findall(rf"^[\s>*_#`-]*{mark}[ \t*_`]*:(.*)$", text, re.IGNORECASE | re.MULTILINE)
+    found = re.findall(rf"^[ \t>*_#`-]*{mark}[ \t*_`]*:(.*)$", text, re.IGNORECASE | re.MULTILINE)
     return found[0].strip(" \t\r*_`") if len(found) == 1 else None
 
 
