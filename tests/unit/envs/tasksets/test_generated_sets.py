@@ -34,7 +34,7 @@ import msgspec
 from agent_layer.schema import content_hash
 from envs.tasksets import open_taskset
 drawn = [msgspec.json.encode(task) for name in ("arithmetic", "search", "terminal") for level in range(4)
-         for task in open_taskset(name).tasks(split="eval", seed=5, level=level, count=10)]
+         for task in open_taskset(name).tasks(split="eval", seed=5, level=level, count=5)]
 print(content_hash(b"".join(drawn)))
 """
 
@@ -106,8 +106,11 @@ def test_sets_are_listed_and_refuse_levels_seeds_and_ids_that_are_not_theirs(nam
     assert name in list_taskset_names()
     with pytest.raises(BadInputError, match="level from 0 to 3"):
         list(taskset.tasks(split="train", level=4, count=1))
-    with pytest.raises(BadInputError, match="seed of 0"):
-        list(taskset.tasks(split="train", seed=-1, count=1))
+    for seed in (-1, 10**18):
+        with pytest.raises(BadInputError, match="seed of 0"):
+            list(taskset.tasks(split="train", seed=seed, count=1))
+    (task,) = taskset.tasks(split="train", seed=10**18 - 1, count=1)
+    assert taskset.solve(task).result
     with pytest.raises(BadInputError, match=f"{name}-1-train-0-0"):
         taskset.solve(msgspec.structs.replace(_draw(name, 0)[0], id=f"{name}-9-train-0-0"))
 
