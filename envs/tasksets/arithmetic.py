@@ -28,10 +28,13 @@ LEVELS: Final = range(4)
 _SOLVED: Final = "solved"
 _MAX_SIZE: Final = 10**9
 """Largest numerator and denominator of a value."""
+_MIN_SIZE: Final = 10
+"""Smallest numerator or denominator of what is asked for, so that no small number is a good guess."""
 _MAX_LENGTH: Final = 200
 """Characters of an answer."""
 _NUMBER: Final = re.compile(r"([+-]?)(\d+|\d{1,3}(?:,\d{3})+)(?:\.(\d+)| ?/ ?(\d+))?", re.ASCII)
-_BOXED: Final = re.compile(r"\\boxed\{(.*)\}|\\frac\{(\d+)\}\{(\d+)\}", re.ASCII)
+_BOXED: Final = re.compile(r"\\boxed\{(.*)\}")
+_FRAC: Final = re.compile(r"([+-]?)\\[dt]?frac\{(\d+)\}\{(\d+)\}", re.ASCII)
 
 
 def _greatest_divisor(left: Fraction, right: Fraction) -> Fraction:
@@ -138,9 +141,10 @@ class Arithmetic:
         value = draw_problem(read_key(task.id, NAME, LEVELS)).value
         top, bottom = value.numerator, value.denominator
         scaled = [f"Answer: {top * factor}/{bottom * factor}" for factor in range(2, 12)]
-        return [_answer(f"spelled {text!r}", text) for text in (one.format(value) for one in _SPELLINGS)] + [
-            _answer(f"spelled {text!r}", text) for text in scaled
-        ]
+        frac = f"{'-' * (top < 0)}\\frac{{{abs(top)}}}{{{bottom}}}"
+        typeset = [frac, f"$\\boxed{{{frac}}}$", f"Answer: \\boxed{{{frac}}}."]
+        texts = [*(one.format(value) for one in _SPELLINGS), *scaled, *typeset]
+        return [_answer(f"spelled {text!r}", text) for text in texts]
 
     def mutants(self, task: Task) -> Sequence[Script]:
         """Return other values: near ones, and those of a step that is carried out wrongly."""
@@ -183,11 +187,15 @@ def read_number(text: str) -> Fraction | None:
 
     Bounded in length, and nothing is calculated: no exponents, no NaN, no expressions.
     """
-    text = (read_line(text, "answer") or text).strip().removesuffix(".").strip(" $*_`")
+    text = (read_line(text, "answer") or text).strip().removesuffix(".").strip(" $*_`=")
     if len(text) > _MAX_LENGTH:
         return None
-    text = _BOXED.sub(lambda found: found[1] if found[1] is not None else f"{found[2]}/{found[3]}", text)
-    match = _NUMBER.fullmatch(text.strip(" $=").replace("\N{MINUS SIGN}", "-"))
+    if boxed := _BOXED.fullmatch(text):
+        text = boxed[1]
+    text = text.strip(" $=").replace("\N{MINUS SIGN}", "-")
+    if written := _FRAC.fullmatch(text):
+        text = f"{written[1]}{written[2]}/{written[3]}"
+    match = _NUMBER.fullmatch(text)
     if match is None or (match[4] is not None and int(match[4]) == 0):
         return None
     whole = match[2].replace(",", "")
@@ -201,7 +209,8 @@ def draw_problem(key: TaskKey) -> Problem:
     while True:
         steps, values = _draw_steps(_SHAPES[key.level], rng)
         problem = _make_problem(key, steps, values)
-        is_plain = abs(problem.value) < 2 or problem.value in _list_wrong_values(problem)
+        value = problem.value
+        is_plain = max(abs(value.numerator), value.denominator) < _MIN_SIZE or value in _list_wrong_values(problem)
         if not is_plain and choose_split(cast("str", problem.task.input)) == key.split:
             return problem
 

@@ -42,12 +42,12 @@ def list_keys(  # those of TaskSet.tasks, and what is allowed
 ) -> Iterator[TaskKey]:
     """Yield the keys of tasks, without end where ``count`` is None.
 
-    Raises: BadInputError: no such level exists, or the seed is negative.
+    Raises: BadInputError: no such level or seed exists.
     """
     if level not in levels:
         raise BadInputError(f"task set {taskset!r}: expected a level from 0 to {levels[-1]}, found {level}")
-    if seed < 0:
-        raise BadInputError(f"task set {taskset!r}: expected a seed of 0 or more, found {seed}")
+    if not 0 <= seed < 10**18:  # ids have no longer numbers
+        raise BadInputError(f"task set {taskset!r}: expected a seed of 0 or more and less than 10^18, found {seed}")
     return (TaskKey(taskset, level, split, seed, n) for n in (count_from() if count is None else range(count)))
 
 
@@ -75,7 +75,7 @@ def read_line(text: str, mark: str) -> str | None:
 
     Two lines that begin so are none: to offer several answers is to have no answer.
     """
-    found = re.findall(rf"^[\s>*_#`-]*{mark}[ \t*_`]*:(.*)$", text, re.IGNORECASE | re.MULTILINE)
+    found = re.findall(rf"^[ \t>*_#`-]*{mark}[ \t*_`]*:(.*)$", text, re.IGNORECASE | re.MULTILINE)
     return found[0].strip(" \t\r*_`") if len(found) == 1 else None
 
 

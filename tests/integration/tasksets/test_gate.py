@@ -77,6 +77,7 @@ def test_code_repair_passes_at_its_first_levels(level, least_cheats):
     assert report.counts["cheats"][1] >= least_cheats
 
 
+@pytest.mark.long  # fast tests judge the same scripts without the gate
 @pytest.mark.parametrize("name", ["arithmetic", "search"])
 def test_sets_without_boxes_pass_at_all_levels_in_both_splits(name):
     report = _check(name, seed=3, count=2)

@@ -74,6 +74,24 @@ def test_every_kind_is_solved_over_many_draws():
     assert _play_all([task for _ in range(3) for task in _draw(5)]) == ([1.0] * 60, 0.0)
 
 
+OTHERS = {
+    "modes": ("find tree -type f -perm -222 -printf '%m %p\\n' | LC_ALL=C sort -k2 | sed 's/$/\\r/' > open.txt\n", 1.0),
+    "encoding": ("{ iconv -f LATIN1 one.txt; iconv -f UTF-16 two.txt; cat three.txt; } > all.txt\n", 0.0),
+    "first": ("git -C repo log -1 --skip=1 --format=%s > culprit.txt\n", 0.0),
+    "lost": ("git -C repo show HEAD:other.txt > restored.txt\n", 0.0),
+}
+
+
+def test_other_solutions_are_paid_and_shortcuts_are_not():
+    tasks = [task for task in _draw(5) if task.labels["kind"] in OTHERS]
+
+    async def play():
+        async with open_pool() as pool:
+            return {one.labels["kind"]: await _play(pool, one, OTHERS[one.labels["kind"]][0]) for one in tasks}
+
+    assert asyncio.run(play()) == {kind: score for kind, (_, score) in OTHERS.items()}
+
+
 @pytest.mark.long
 def test_directories_are_read_as_harbor_tasks_whose_reference_scores_1_and_nothing_0(tmp_path):
     taskset = open_taskset("terminal")

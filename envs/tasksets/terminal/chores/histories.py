@@ -17,7 +17,8 @@ def draw_authors(rng: Random) -> Chore:
     """Return a chore: commits by author on one branch."""
     counts, script = Counter[str](), list[str]()
     for number in range(rng.randrange(14, 20)):
-        author, is_aside = rng.choice(_PEOPLE), number > 9 and rng.random() < 0.4
+        author = _PEOPLE[number] if number < len(_PEOPLE) else rng.choice(_PEOPLE)  # each is on main
+        is_aside = number > 9 and rng.random() < 0.4
         if is_aside:
             script.append("git -C repo checkout -q -B aside\n")
         script.append(
@@ -37,7 +38,7 @@ names = subprocess.run(["git", "-C", "repo", "log", "main", "--format=%an"], cap
 json.dump(collections.Counter(names.split()), open("authors.json", "w"))
 """
         ),
-        results={"authors.json": {author: count for author, count in counts.items() if count}},
+        results={"authors.json": dict(counts)},
     )
 
 
@@ -65,18 +66,17 @@ def draw_first(rng: Random) -> Chore:
     """Return a chore: the commit that made a sum too large."""
     script, subjects, values = list[str](), list[str](), dict[str, int]()
     limit, guilty = rng.randrange(900, 1500), ""
-    for number in range(40):
+    for number in range(rng.randrange(20, 30)):
         name = rng.choice(_WORDS)
         values[name] = rng.randrange(100, 300)
         subjects.append(f"Set {name} for the {number + 1}. time")
         script.append(f"echo {values[name]} > repo/{name}.txt\ncommit ada '{subjects[-1]}' {_stamp(number)}\n")
         if sum(values.values()) > limit and not guilty:
             guilty = subjects[-1]
-            break
     script.append(
         "for word in amber birch; do echo 5 > repo/$word.txt; done; commit ben 'Small again' 2026-04-01T00:00:00Z\n"
     )
-    if not guilty:
+    if not guilty or guilty in subjects[-3:]:  # else the end of the log tells it
         return draw_first(rng)
     return Chore(
         instruction="Each file of repo has a number. Write culprit.txt: the subject of the first commit after which"
@@ -111,13 +111,9 @@ def draw_totals(rng: Random) -> Chore:
     statements += [f"INSERT INTO people VALUES ({number}, '{name}');" for number, name in people.items()]
     statements += [f"INSERT INTO prices VALUES ('{item}', {cents});" for item, cents in prices.items()]
     totals = dict[str, object]()
-    for _ in range(70):
-        person, item, number, is_cancelled = (
-            rng.choice([*people]),
-            rng.choice(_WORDS),
-            rng.randrange(1, 9),
-            rng.random() < 0.2,
-        )
+    for person in [*people, *rng.choices([*people], k=60)]:
+        item, number = rng.choice(_WORDS), rng.randrange(1, 9)
+        is_cancelled = people[person] in totals and rng.random() < 0.2  # so each name has an order that counts
         statements.append(f"INSERT INTO orders VALUES ({person}, '{item}', {number}, {int(is_cancelled)});")
         if not is_cancelled:
             totals[people[person]] = int(str(totals.get(people[person], 0))) + number * prices[item]

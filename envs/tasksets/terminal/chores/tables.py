@@ -149,14 +149,14 @@ def draw_encoding(rng: Random) -> Chore:
         for _ in range(3)
     ]
     return Chore(
-        instruction="one.txt is in Latin-1, two.txt in UTF-16 with a mark of its order, three.txt in UTF-8 with lines"
-        " that end in CR LF. Write all.txt: the lines of one.txt, two.txt and three.txt, in this order, in UTF-8 with"
-        " lines that end in LF.",
+        instruction="one.txt is in Latin-1, two.txt in UTF-16, three.txt in UTF-8; the latter two begin with a byte"
+        " order mark. Write all.txt: the lines of one.txt, two.txt and three.txt, in this order, in UTF-8 without such"
+        " marks.",
         files={f"{name}.txt": join_lines(part) for name, part in zip(("one", "two", "three"), lines, strict=True)},
         prepare="iconv -f UTF-8 -t LATIN1 one.txt > new && mv new one.txt\n"
         "iconv -f UTF-8 -t UTF-16 two.txt > new && mv new two.txt\n"
-        "sed -i 's/$/\\r/' three.txt\n",
-        solution="{ iconv -f LATIN1 -t UTF-8 one.txt; iconv -f UTF-16 -t UTF-8 two.txt; tr -d '\\r' < three.txt; }"
+        "{ printf '\\357\\273\\277'; cat three.txt; } > new && mv new three.txt\n",
+        solution="{ iconv -f LATIN1 -t UTF-8 one.txt; iconv -f UTF-16 -t UTF-8 two.txt; tail -c +4 three.txt; }"
         " > all.txt\n",
         results={"all.txt": join_lines([line for part in lines for line in part])},
     )

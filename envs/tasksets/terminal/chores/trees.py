@@ -80,7 +80,7 @@ open("changes.txt", "w").write("".join(line + "\\n" for line in sorted(lines)))
 def draw_modes(rng: Random) -> Chore:
     """Return a chore: files that others may write."""
     modes = {
-        path: rng.choice((0o644, 0o600, 0o666, 0o664, 0o755, 0o757, 0o646, 0o640)) for path in _draw_paths(rng, 24)
+        path: rng.choice((0o644, 0o600, 0o666, 0o664, 0o755, 0o777, 0o622, 0o640)) for path in _draw_paths(rng, 24)
     }
     found = sorted((path, mode) for path, mode in modes.items() if mode & 0o002)
     return Chore(

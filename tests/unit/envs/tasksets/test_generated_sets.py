@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import Counter
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -24,7 +25,7 @@ from envs.tasksets.gate.script_judge import ScriptJudge
 from envs.tasksets.generated import read_line
 from envs.tasksets.search.library import open_tool, search
 from envs.tasksets.search.questions import draw_problem
-from envs.tasksets.search.search import MAX_OTHERS, read_sources
+from envs.tasksets.search.search import MAX_OTHERS, read_name, read_sources
 from envs.tasksets.search.world import RELATIONS, draw_world
 
 SETS = ["arithmetic", "search"]
@@ -33,7 +34,7 @@ import msgspec
 from agent_layer.schema import content_hash
 from envs.tasksets import open_taskset
 drawn = [msgspec.json.encode(task) for name in ("arithmetic", "search", "terminal") for level in range(4)
-         for task in open_taskset(name).tasks(split="eval", seed=5, level=level, count=10)]
+         for task in open_taskset(name).tasks(split="eval", seed=5, level=level, count=5)]
 print(content_hash(b"".join(drawn)))
 """
 
@@ -105,8 +106,11 @@ def test_sets_are_listed_and_refuse_levels_seeds_and_ids_that_are_not_theirs(nam
     assert name in list_taskset_names()
     with pytest.raises(BadInputError, match="level from 0 to 3"):
         list(taskset.tasks(split="train", level=4, count=1))
-    with pytest.raises(BadInputError, match="seed of 0"):
-        list(taskset.tasks(split="train", seed=-1, count=1))
+    for seed in (-1, 10**18):
+        with pytest.raises(BadInputError, match="seed of 0"):
+            list(taskset.tasks(split="train", seed=seed, count=1))
+    (task,) = taskset.tasks(split="train", seed=10**18 - 1, count=1)
+    assert taskset.solve(task).result
     with pytest.raises(BadInputError, match=f"{name}-1-train-0-0"):
         taskset.solve(msgspec.structs.replace(_draw(name, 0)[0], id=f"{name}-9-train-0-0"))
 
@@ -175,6 +179,7 @@ def test_any_text_is_one_number_or_none(text):
             "1..",
             ".5",
         ),
+        *("1\\frac{2}{3}", "\\boxed{7}3", "7\\boxed{}", "\\boxed{1}\\boxed{2}", "\\frac{1}{0}", "1e309"),
         *("1_0", "Answer: 1\nAnswer: 1", "Answer: 1\nanswer: 2", "--1", "9" * 201),
     ],
 )
@@ -186,6 +191,20 @@ def test_a_marked_line_counts_once():
     assert read_line("Answer: a\nmore", "answer") == "a"
     assert read_line("Answer: a\n> **Answer**: b", "answer") is None
     assert read_line("My answer: a", "answer") is None
+
+
+@pytest.mark.parametrize("filler", ["\n", " \n", "*\n", "> ", "answer ", " sources", "a "])
+def test_long_answers_are_read_in_linear_time(filler):
+    text = f"{filler * 200_000}\nAnswer: a"  # quadratic time would be an hour
+
+    assert (read_line(text, "answer"), read_name(text), read_sources(text)) == ("a", "a", set())
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_no_number_is_a_good_guess(level):
+    values = Counter(task.grading["value"] for task in _draw("arithmetic", level, 200, "train"))
+
+    assert values.most_common(1)[0][1] <= 6
 
 
 def test_a_library_tells_each_fact_once_where_it_says():

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 import tomllib
@@ -61,6 +62,16 @@ def test_what_an_agent_reads_has_no_result():
         for task in _draw(level, 5):
             texts = [one for one in find_problem(task.id).chore.results.values() if isinstance(one, str)]
             assert not any(text.strip() in task.input for text in texts if text.strip())
+
+
+def test_names_without_anything_to_count_do_not_occur():
+    for task in (one for _ in range(10) for one in _draw(3, 4)):
+        chore = find_problem(task.id).chore
+        if task.labels["kind"] == "authors":
+            assert set(chore.results["authors.json"]) == set(re.findall("commit ([a-z]+) '", chore.prepare))
+        if task.labels["kind"] == "totals":
+            people = set(re.findall(r"people VALUES \(\d+, '(.*)'\)", chore.files["shop.sql"]))
+            assert set(chore.results["spent.json"]) == people
 
 
 @given(JSON, st.sampled_from([None, 0, 4]), st.booleans(), st.booleans())
