@@ -293,9 +293,10 @@ def _guard_process() -> "_Guard":
 class _Guard:
     """Refuses, while a scorer runs, to evaluate what is not a formula: text of a policy must not run as a program.
 
-    Numbers and operators without powers, which take for ever, are formulas everywhere. Where sympy evaluates, variables,
-    powers and its functions are, too: an unevaluated ``Integral`` is no answer to an integral. Modules imported meanwhile
-    are trusted, and so are the functions and imports that libraries write for themselves: no expression has them.
+    Numbers and operators without powers, which take for ever, are formulas everywhere. Where sympy evaluates,
+    variables, powers and its functions are, too: an unevaluated ``Integral`` is no answer to an integral. Modules that
+    are imported meanwhile are trusted, and so are the functions and imports that libraries write for themselves: no
+    expression has them.
     """
 
     def __init__(self) -> None:
