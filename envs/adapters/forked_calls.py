@@ -148,6 +148,7 @@ def _send_request(prepare: str, request: bytes, answer_to: socket.socket) -> Non
 def serve(descriptor: int, prepare: str) -> None:
     """Fork a keeper for each request, in the warm process, until the other end of the socket closes."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave nothing to wait for
+    own_pid = os.getpid()
 
     @lru_cache(_NUM_PREPARED)
     def find_call(request: bytes) -> Callable[[object], object]:
@@ -163,6 +164,7 @@ def serve(descriptor: int, prepare: str) -> None:
                 try:
                     call = find_call(bytes(request))
                     if os.fork() == 0:
+                        die_with_parent(own_pid)
                         end.close()
                         _keep(call, answer_to, cpu_seconds, seconds)
                 except Exception as error:  # noqa: BLE001  # a package may raise anything, and other requests go on
