@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import list_children
 from envs.adapters import forked_calls
 from envs.adapters.forked_calls import call_forked
@@ -60,6 +60,8 @@ def test_what_the_machine_or_the_request_does_is_no_result():
         _call("sleep", seconds=1)
     with pytest.raises(AgentFailedError, match="KeyError"):
         call_forked(PREPARE, {}, "abc")
+    with pytest.raises(BadInputError, match="65536 bytes"):
+        call_forked(PREPARE, {"number": 1, "more": "x" * (1 << 16)}, "abc")
     with pytest.raises(AgentFailedError, match="missing_module"):
         call_forked("missing_module:prepare", {}, "abc")
 
