@@ -44,14 +44,17 @@ def import_extra(module: str, extra: str) -> ModuleType:
 def read_options(text: str) -> tuple[str, JsonObject]:
     """Return the name and the options of ``NAME?option=value&option=value``; values are JSON, else text.
 
-    Raises: BadInputError: an option has no value.
+    Raises: BadInputError: an option has no value, or several.
     """
     name, _, query = text.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
         raise BadInputError(f"adapter {text!r}: expected NAME?option=value&option=value; correct it") from error
-    return name, {option: _read_value(value) for option, value in pairs}
+    options = {option: _read_value(value) for option, value in pairs}
+    if len(options) < len(pairs):
+        raise BadInputError(f"adapter {text!r}: expected each option once; correct it")
+    return name, options
 
 
 def _read_value(text: str) -> object:

@@ -24,7 +24,7 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 import msgspec
 
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import die_with_parent
 from agent_layer.schema import JsonObject
 from envs.failures import describe_error
@@ -70,13 +70,21 @@ def call_forked(
         cpu_seconds: limit of the call's CPU time.
         seconds: limit of everything, the first import included.
 
-    Raises: AgentFailedError: the request could not be prepared, or the machine kept the call from its end.
+    Raises:
+        AgentFailedError: the request could not be prepared, or the machine kept the call from its end.
+        BadInputError: the request is too long.
     """
+    packet = msgspec.json.encode((request, cpu_seconds, seconds))
+    if len(packet) > _MAX_REQUEST_BYTES:
+        raise BadInputError(
+            f"call of {prepare}: expected a request of at most {_MAX_REQUEST_BYTES} bytes, found {len(packet)}; give it"
+            " shorter options"
+        )
     ours, theirs = socket.socketpair()
     with ours:
         ours.settimeout(seconds)
         with theirs:
-            _send_request(prepare, msgspec.json.encode((request, cpu_seconds, seconds)), theirs)
+            _send_request(prepare, packet, theirs)
         try:
             ours.sendall(msgspec.json.encode(value))
             ours.shutdown(socket.SHUT_WR)
@@ -148,6 +156,7 @@ def _send_request(prepare: str, request: bytes, answer_to: socket.socket) -> Non
 def serve(descriptor: int, prepare: str) -> None:
     """Fork a keeper for each request, in the warm process, until the other end of the socket closes."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave nothing to wait for
+    own_pid = os.getpid()
 
     @lru_cache(_NUM_PREPARED)
     def find_call(request: bytes) -> Callable[[object], object]:
@@ -163,6 +172,7 @@ def serve(descriptor: int, prepare: str) -> None:
                 try:
                     call = find_call(bytes(request))
                     if os.fork() == 0:
+                        die_with_parent(own_pid)
                         end.close()
                         _keep(call, answer_to, cpu_seconds, seconds)
                 except Exception as error:  # noqa: BLE001  # a package may raise anything, and other requests go on

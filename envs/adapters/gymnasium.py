@@ -144,8 +144,10 @@ class GymnasiumEnvironment:
             first, last = int(space.start), int(space.start + space.n - 1)
             names = [f"{number} ({name})" for name, number in self._numbers.items() if first <= number <= last]
             return f"one of {', '.join(names)}" if names else f"one number from {first} to {last}"
-        highest = [int(one) - 1 for one in space.nvec.flat] if isinstance(space, spaces.MultiDiscrete) else 1
-        return f"a JSON list of {int(space.shape[0])} whole numbers, each from 0 to {highest}"
+        if isinstance(space, spaces.MultiBinary):
+            return f"a JSON list of {int(space.shape[0])} numbers, each 0 or 1"
+        ranges = [f"{low} to {low + size - 1}" for low, size in zip(space.start, space.nvec, strict=True)]
+        return f"a JSON list of {len(ranges)} whole numbers: {', '.join(ranges)}"
 
     def _show(self, observation: object) -> str:
         value = _as_plain(observation)
@@ -162,11 +164,19 @@ def _check_spaces(spaces: Any, env: Any, name: str) -> None:  # noqa: ANN401  # 
             f"environment {name}: expected discrete or text actions, found {actions}; wrap it in an"
             " environment of yours"
         )
-    if isinstance(seen, spaces.Box) and len(seen.shape) > 2:
+    if images := _list_images(spaces, seen):
         raise BadInputError(
-            f"environment {name}: expected observations that a text can show, found images {seen.shape}; wrap it in an"
+            f"environment {name}: expected observations that a text can show, found images {images[0]}; wrap it in an"
             " environment of yours"
         )
+
+
+def _list_images(spaces: Any, seen: Any) -> list[tuple[int, ...]]:  # noqa: ANN401  # the package is not typed for us
+    """Return the shapes of the images in an observation."""
+    if isinstance(seen, spaces.Dict | spaces.Tuple):
+        parts = seen.spaces.values() if isinstance(seen, spaces.Dict) else seen.spaces
+        return [shape for part in parts for shape in _list_images(spaces, part)]
+    return [seen.shape] if isinstance(seen, spaces.Box) and len(seen.shape) > 2 else []
 
 
 def _read_sections(kind: type[object]) -> dict[str, str]:  # kept: the form of their docstrings

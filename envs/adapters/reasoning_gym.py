@@ -13,7 +13,7 @@ one scores, an audit hook of the process refuses all evaluation but that of form
 import dis
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import metadata
@@ -148,7 +148,7 @@ class ReasoningGym:
             their_seed = int(content_hash(f"{seed} {place}".encode())[:7], 16)
             chunk = _Chunk(dataset=self._dataset, options=self._options, seed=their_seed)
             row = _draw_rows(chunk, index // _BATCH)[index % _BATCH]
-            digest = content_hash(row.question.encode())
+            digest = _hash(row.question)
             is_eval = int(digest[:8], 16) % _EVAL_SHARE == 0
             if row.floor >= 1 or digest in seen or is_eval != (split == "eval"):
                 misses += 1
@@ -200,7 +200,8 @@ def score(task: Task, trajectory: Trajectory, result: object) -> Verdict:
     Raises: AgentFailedError: the package makes another entry now, or its process failed: no judgement.
     """
     grading = _read_grading(task)
-    called = call_forked(f"{__name__}:prepare", msgspec.to_builtins(grading), final_answer(trajectory, result))
+    request = msgspec.to_builtins(msgspec.structs.replace(grading, answer=_hash(grading.answer)))  # a request is short
+    called = call_forked(f"{__name__}:prepare", request, final_answer(trajectory, result))
     if called.error is not None:
         return Verdict(scores=zero_scores(task), evidence={"error": called.error})
     found = min(max(float(cast("float", called.value)), 0.0), 1.0)
@@ -226,6 +227,10 @@ def _read_grading(task: Task) -> _Grading:
     return msgspec.convert(task.grading, _Grading)
 
 
+def _hash(text: str) -> str:
+    return content_hash(text.encode())
+
+
 def _list_forgeries(prompt: str) -> dict[str, str]:
     return {**common_answers(prompt), **_BOMBS}
 
@@ -235,7 +240,7 @@ def _reply(name: str, text: str) -> Script:
 
 
 def prepare(request: JsonObject) -> Callable[[object], object]:
-    """Return what scores a text for a ``_Grading``, and what draws a batch of a ``_Chunk``; for ``call_forked``.
+    """Return what scores a text for a ``_Grading`` with hashed answer, and what draws a batch of a ``_Chunk``.
 
     Raises: BadInputError: the package has no such set, or makes another entry of this seed than it did for the task.
     """
@@ -247,7 +252,7 @@ def prepare(request: JsonObject) -> Callable[[object], object]:
         ]
     grading = msgspec.convert(request, _Grading)
     entry = dataset[grading.index]
-    if str(entry["answer"]) != grading.answer:
+    if _hash(str(entry["answer"])) != grading.answer:
         raise BadInputError(
             f"task set {_EXTRA}:{grading.dataset}: seed {grading.seed} makes another entry {grading.index} than when"
             f" the task was drawn; install the version of {_EXTRA} that drew it"
@@ -293,9 +298,10 @@ def _guard_process() -> "_Guard":
 class _Guard:
     """Refuses, while a scorer runs, to evaluate what is not a formula: text of a policy must not run as a program.
 
-    Numbers and operators are formulas everywhere, without powers, which take for ever. Where sympy evaluates, variables,
-    powers, and its functions are, too: an unevaluated ``Integral`` is no answer to an integral. Modules that are imported
-    meanwhile are trusted, and so are functions and imports that libraries write for themselves: no expression has them.
+    Numbers and operators without powers, which take for ever, are formulas everywhere. Where sympy evaluates,
+    variables, powers and its functions are, too: an unevaluated ``Integral`` is no answer to an integral. Modules that
+    are imported meanwhile are trusted, and so are the functions and imports that libraries write for themselves: no
+    expression has them.
     """
 
     def __init__(self) -> None:
@@ -304,7 +310,7 @@ class _Guard:
         self._is_on = self._may_evaluate = False
 
     @contextmanager
-    def watch(self, *, may_evaluate: bool) -> Iterator[None]:
+    def watch(self, *, may_evaluate: bool) -> Generator[None]:
         """Check until it ends."""
         self._is_on, self._may_evaluate, self.has_refused = True, may_evaluate, False
         try:
@@ -316,7 +322,8 @@ class _Guard:
         """Refuse the event ``exec`` of code that is no formula; the hook of the process."""
         if not self._is_on or event != "exec" or not isinstance(code := args[0], CodeType):
             return
-        caller = sys._getframe(1)  # noqa: SLF001  # an audit hook learns nowhere else who evaluates
+        # An audit hook learns nowhere else who evaluates.
+        caller = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         is_own = str(caller.f_globals.get("__name__")).startswith(_PACKAGE)
         if _is_importing(caller) or (not is_own and _is_statement(code)):
             return

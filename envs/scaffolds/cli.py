@@ -1,6 +1,8 @@
 """Commands ``new env``, ``new taskset`` and ``new scorer``: a module that runs, and the test of its gate."""
 
+import builtins
 import keyword
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,20 +73,23 @@ def new_scorer(name: Name) -> None:
 def _write(template: str, name: str, *, tasks: str) -> None:
     """Write the module and its test.
 
-    Raises: BadInputError: the name is no module's, hides another module, or has a file already.
+    Raises: BadInputError: the name is no module's, hides another module or a name in its own, or has a file already.
     """
-    if not (name.isidentifier() and name.isascii() and name == name.lower()) or keyword.iskeyword(name):
+    title = "".join(part.capitalize() for part in name.split("_"))
+    if re.fullmatch("[a-z][a-z0-9_]*", name) is None or keyword.iskeyword(name):
         raise BadInputError(
             f"new module {name!r}: expected lower-case letters, digits and _, such as my_tasks; choose another name"
         )
     module, test = Path(f"{name}.py"), Path(f"test_{name}.py")
     for file in (module, test):
-        if file.exists():
+        if file.exists() or file.is_symlink():
             raise BadInputError(f"new module {name}: expected no file {file}, found one; choose another name")
     if name in sys.stdlib_module_names or find_spec(name) is not None:
         raise BadInputError(f"new module {name}: it would hide an installed module of this name; choose another name")
-    title = "".join(part.capitalize() for part in name.split("_"))
     text = (Path(__file__).parent / f"{template}.py").read_text("utf-8")
+    used = {*keyword.kwlist, *vars(builtins), *compile(text, template, "exec").co_names} - {"Scaffold"}
+    if title in used:
+        raise BadInputError(f"new module {name}: its class would hide {title}; choose another name")
     taskset = f"{name}:{title}{tasks}"
     replace_file(module, text.replace("Scaffold", title).replace("scaffold", name).encode(), private=False)
     replace_file(test, _TEST.format(name=name, taskset=taskset).encode(), private=False)

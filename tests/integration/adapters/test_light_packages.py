@@ -27,7 +27,11 @@ pytestmark = [
 @pytest.fixture
 def call(tmp_path):
     """``call(word, …)`` runs the environment's Python, in a new directory, and returns what it has printed."""
-    variables = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
+    variables = os.environ | {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}",
+        "PYTHONHASHSEED": "0",
+        "PYTHONWARNINGS": "ignore",
+    }
 
     def call(*words, status=0):
         done = run([PYTHON, *words], 1500, env=variables, cwd=tmp_path)
@@ -80,6 +84,7 @@ def test_an_episode_earns_what_the_package_gives_it(compare):
         ("Pendulum-v1", "discrete or text actions"),
         ("Lake-v1", "cannot be made"),
         ("FrozenLake-v1?depth=3", "cannot be made"),
+        ("text_world:Camera-v0", "(8, 8, 3)"),
     ],
 )
 def test_an_environment_that_has_no_text_is_refused_by_name(call, name, why):

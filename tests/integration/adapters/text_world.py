@@ -21,7 +21,7 @@ class Echo(gymnasium.Env):
 class Dials(gymnasium.Env):
     """Two dials, and a mapping to look at."""
 
-    action_space = spaces.MultiDiscrete([3, 5])
+    action_space = spaces.MultiDiscrete([3, 5], start=[1, -2])
     observation_space = spaces.Dict({"dials": spaces.MultiDiscrete([3, 5]), "heat": spaces.Box(0, 1, (1,))})
 
     def reset(self, *, seed=None, options=None):  # noqa: ARG002  # Gymnasium's own signature
@@ -35,5 +35,12 @@ class Dials(gymnasium.Env):
         return {"dials": (first, second), "heat": self.np_random.random(1)}
 
 
+class Camera(Echo):
+    """Shows images, beside other things."""
+
+    observation_space = spaces.Dict({"seen": spaces.Tuple((spaces.Box(0, 255, (8, 8, 3)), spaces.Discrete(2)))})
+
+
+gymnasium.register("Camera-v0", "text_world:Camera")
 gymnasium.register("Echo-v0", "text_world:Echo")
 gymnasium.register("Dials-v0", "text_world:Dials", max_episode_steps=4)

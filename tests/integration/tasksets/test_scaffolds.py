@@ -70,12 +70,15 @@ def test_the_written_test_passes_by_itself(write, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("My-Tasks", "lower-case"), ("class", "lower-case"), ("json", "would hide"), ("pytest", "would hide")],
+    [
+        *((name, "lower-case") for name in ("My-Tasks", "class", "_", "__main__", "9x", "ä", "../x", "")),
+        *((name, "would hide") for name in ("json", "pytest", "none", "task", "script", "value_error", "verdict")),
+    ],
 )
 def test_a_name_that_is_no_new_module_is_refused(tmp_path, monkeypatch, name, why):
     monkeypatch.chdir(tmp_path)
 
-    done = CliRunner().invoke(build(), ["new", "taskset", name])
+    done = CliRunner().invoke(build(), ["new", "scorer", name])
 
     assert why in str(done.exception)
     assert not list(tmp_path.iterdir())

@@ -3,8 +3,8 @@
 from envs.adapters.reasoning_gym import _score_text
 
 _PACKAGE = {"__name__": "reasoning_gym.helpers", "oracle": "four"}
-exec("def evaluate(text, oracle): return eval(text)", _PACKAGE)  # noqa: S102  # a module of the package
-exec("def run(text, oracle): exec(text); return 'four'", _PACKAGE)  # noqa: S102  # another one
+exec("def evaluate(text, oracle): return eval(text)", _PACKAGE)  # a module of the package
+exec("def run(text, oracle): exec(text); return 'four'", _PACKAGE)  # another one
 
 
 class _Dataset:

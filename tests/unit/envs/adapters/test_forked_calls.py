@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.infra import list_children
 from envs.adapters import forked_calls
 from envs.adapters.forked_calls import call_forked
+
+from ....waiting import wait_until
 
 PREPARE = "forked_functions:prepare"
 
@@ -57,6 +60,8 @@ def test_what_the_machine_or_the_request_does_is_no_result():
         _call("sleep", seconds=1)
     with pytest.raises(AgentFailedError, match="KeyError"):
         call_forked(PREPARE, {}, "abc")
+    with pytest.raises(BadInputError, match="65536 bytes"):
+        call_forked(PREPARE, {"number": 1, "more": "x" * (1 << 16)}, "abc")
     with pytest.raises(AgentFailedError, match="missing_module"):
         call_forked("missing_module:prepare", {}, "abc")
 
@@ -68,6 +73,19 @@ def test_a_warm_process_that_was_killed_is_started_again():
     process.wait()
 
     assert _call("abc").value == 4
+
+
+def test_a_call_ends_with_the_warm_process():
+    assert _call("abc").value == 4
+    process = forked_calls._warm[os.getpid(), PREPARE].process
+
+    with ThreadPoolExecutor() as threads:
+        called = threads.submit(_call, "loop", cpu_seconds=20)
+        wait_until(lambda: list_children(process.pid))
+        process.kill()
+
+        with pytest.raises(AgentFailedError, match="asked again"):
+            called.result()
 
 
 def test_the_call_sees_no_variable_of_its_scorer(monkeypatch):
