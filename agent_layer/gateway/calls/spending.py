@@ -62,7 +62,7 @@ class Spending:
             call: any; one to a judge of another party has no price here.
             external: the model of another party that answers; None: an engine does.
 
-        Raises: RefusedError: the limit is reached.
+        Raises: RefusedError: the limit is reached, or the rollout's time was over before it was known.
         """
         if self._limit is None or (external is not None and not external.is_policy):
             yield
@@ -71,17 +71,16 @@ class Spending:
         prompt = price.prompt * call.parsed.size_bytes / _BYTES_PER_TOKEN / _MILLION
         while True:
             if self.spent >= self._limit.dollars:
-                raise RefusedError(
-                    402,
-                    "cost_limit",
-                    f"rollout {call.rollout.trajectory_id}: the calls so far cost {self.spent:.2f} $ of at most"
-                    f" {self._limit.dollars:.2f} $ (cost_limit); end here",
-                )
+                raise self._refuse(call, "")
             amount = max(self._largest, prompt)
             if not self._reserved or self.spent + sum(self._reserved.values()) + amount <= self._limit.dollars:
                 break
             self._changed.clear()
-            await self._changed.wait()
+            try:
+                async with asyncio.timeout(call.rollout.budget.seconds_left()):
+                    await self._changed.wait()
+            except TimeoutError as late:
+                raise self._refuse(call, ", its time is over, and those in flight may cost the rest") from late
         self._reserved[call] = amount
         try:
             yield
@@ -91,6 +90,15 @@ class Spending:
             self.spent += cost
             self._largest = max(self._largest, cost)
             self._changed.set()
+
+    def _refuse(self, call: ModelCall, more: str) -> RefusedError:
+        assert self._limit is not None
+        return RefusedError(
+            402,
+            "cost_limit",
+            f"rollout {call.rollout.trajectory_id}: the calls so far cost {self.spent:.2f} $ of at most"
+            f" {self._limit.dollars:.2f} $ (cost_limit){more}; end here",
+        )
 
 
 def _find_cost(ended: StepPart | None, price: TokenPrice, prompt: float, amount: float) -> float:

@@ -64,6 +64,19 @@ async def test_a_call_waits_for_one_in_flight_that_may_use_up_the_limit(run_limi
         assert len(engine.calls) == 1
 
 
+async def test_time_that_goes_by_while_a_call_waits_for_the_limit_is_no_fault_of_the_policy(run_limited, engine):
+    async with run_limited(1) as gateway:
+        opened, other = await gateway.open(), await gateway.open(limits={"wall_seconds": 0.3})
+        go_on = hold(engine)
+        first = asyncio.create_task(gateway.chat(opened, "a"))
+        await until(lambda: engine.calls)
+        status, answer = await gateway.chat(other, "b")
+        go_on.set()
+        await first
+
+    assert (status, answer["error"]["code"]) == (402, "cost_limit")
+
+
 async def test_what_an_engine_failed_costs_nothing(run_limited, engine):
     def fail(_):
         raise web.HTTPInternalServerError
