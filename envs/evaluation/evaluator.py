@@ -289,7 +289,7 @@ def _limit_cost(request: EvalRequest, store: Store, stored: Round | None, model:
         return None
     spent = sum(one.cost for one in _open_reader(store, stored).read()) if stored else 0.0
     policy = {"prompt": price.prompt, "response": price.response}
-    return msgspec.json.encode({"dollars": request.max_cost - spent, "policy": policy}).decode()
+    return msgspec.json.encode({"dollars": max(0.0, request.max_cost - spent), "policy": policy}).decode()
 
 
 def _make_round(
