@@ -200,7 +200,9 @@ def _check_dollars(**amounts: float | None) -> None:  # kept: a check of three o
     for name, amount in amounts.items():
         if amount is not None and not isfinite(amount):
             option = f"--{name.replace('_', '-')}"
-            raise BadInputError(f"eval: expected dollars as {option}, found {amount}; give a finite number, or leave it out")
+            raise BadInputError(
+                f"eval: expected dollars as {option}, found {amount}; give a finite number, or leave it out"
+            )
 
 
 def _read_price(price_in: float | None, price_out: float | None) -> Price | None:
