@@ -8,7 +8,7 @@ __getattr__, __all__ = face(
         "evaluator": "EvalRequest RoundResult evaluate",
         "figures.figures": "RoundSettings",
         "held_out": "HeldOutEvaluator",
-        "identity": "fingerprint_weights",
+        "identity": "fingerprint_weights is_earlier_fingerprint",
         "rounds": "TaskSource",
         "tasks": "LoadedTasks load_tasks",
     },

@@ -3,6 +3,7 @@
 import shutil
 import signal
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -130,6 +131,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     chosen = flags.read(is_harness=agent is not None and agent.startswith(PREFIX))
     _check_options(agent, command, chosen)
     check_harness(settings, agent, chosen)  # before an engine starts, which takes a minute
+    _check_dollars(max_cost=max_cost, price_in=price_in, price_out=price_out)
     request = EvalRequest(
         agent=agent,
         tasks=tasks,
@@ -197,6 +199,15 @@ def _split_words(words: list[str], command: list[str], harness: str | None) -> t
         raise BadInputError(f"eval: expected {expected}, found {' '.join(words)!r}; see 'agent-layer eval -h'")
     agent = f"{PREFIX}{harness}" if harness else words[0] if len(words) == _MAX_WORDS else None
     return agent, (words[-1] if words else None)
+
+
+def _check_dollars(**amounts: float | None) -> None:  # kept: a check of three options
+    for name, amount in amounts.items():
+        if amount is not None and not isfinite(amount):
+            option = f"--{name.replace('_', '-')}"
+            raise BadInputError(
+                f"eval: expected dollars as {option}, found {amount}; give a finite number, or leave it out"
+            )
 
 
 def _read_price(price_in: float | None, price_out: float | None) -> Price | None:

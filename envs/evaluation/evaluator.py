@@ -20,7 +20,7 @@ from envs.costs import Price
 from envs.evaluation.driver import Driver, Stopped, start_worker
 from envs.evaluation.figures.comparison import Comparison, compare_results
 from envs.evaluation.figures.figures import Figures, RoundSettings, TaskResult, compute_figures
-from envs.evaluation.identity import describe_command, describe_target
+from envs.evaluation.identity import describe_command, describe_target, is_earlier_fingerprint
 from envs.evaluation.measure import AttemptReader
 from envs.evaluation.models import ModelChoice, ServedModel, serve_model
 from envs.evaluation.prices import Prices
@@ -253,6 +253,10 @@ def _go_on(  # kept: evaluate tells the steps
     stored: Round, requested: Round, view: LiveView, *, redoes_changed: bool
 ) -> Round:
     """Return the stored round as it goes on. Raises: BadInputError: it has changed, and nothing is to be redone."""
+    before, now = stored.model, requested.model
+    if before.fingerprint != now.fingerprint and is_earlier_fingerprint(before.fingerprint, Path(now.location or "")):
+        same = msgspec.structs.replace(before, fingerprint=now.fingerprint)
+        stored = msgspec.structs.replace(stored, model=same)
     if redoes_changed:
         requested, changes = take_changes(stored, requested)
         for change in changes:
@@ -285,7 +289,7 @@ def _limit_cost(request: EvalRequest, store: Store, stored: Round | None, model:
         return None
     spent = sum(one.cost for one in _open_reader(store, stored).read()) if stored else 0.0
     policy = {"prompt": price.prompt, "response": price.response}
-    return msgspec.json.encode({"dollars": request.max_cost - spent, "policy": policy}).decode()
+    return msgspec.json.encode({"dollars": max(0.0, request.max_cost - spent), "policy": policy}).decode()
 
 
 def _make_round(

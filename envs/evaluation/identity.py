@@ -18,6 +18,8 @@ _MODEL_FILES = (
     *("chat_template.json", "*.jinja", "*.model", "*.safetensors", "*.bin", "*.index.json"),
 )
 """What transformers and vLLM read of a model's directory; people and programs leave other files there."""
+_ALL_FILES = ("*.json", "*.safetensors", "*.bin", "*.jinja", "*.model")
+"""What earlier fingerprints were of; runs and rounds that began with one go on."""
 _SAMPLED_BYTES = 1 << 20
 """Read at both ends of each file of weights: hashing all of a large model would take minutes."""
 
@@ -70,9 +72,18 @@ def describe_command(command: Sequence[str], options: Sequence[str] = ()) -> Eva
 
 def fingerprint_weights(directory: Path) -> str:
     """Hash a model's configuration and weights: name and size of each file, and the bytes at its ends."""
+    return _fingerprint(directory, _MODEL_FILES)
+
+
+def is_earlier_fingerprint(found: str | None, directory: Path) -> bool:
+    """Whether it is a model's fingerprint of before, which covered all files with certain endings."""
+    return found is not None and directory.is_dir() and found == _fingerprint(directory, _ALL_FILES)
+
+
+def _fingerprint(directory: Path, names: Sequence[str]) -> str:
     digest = blake2b(digest_size=16)
     for file in sorted(directory.iterdir()):
-        if any(map(file.match, _MODEL_FILES)) and file.is_file():
+        if any(map(file.match, names)) and file.is_file():
             size = file.stat().st_size
             digest.update(f"{file.name}\n{size}\n".encode())
             with file.open("rb") as opened:

@@ -90,7 +90,7 @@ def serve_model(
         return
     with ExitStack() as cleanup:
         settings, engine, described = _find_model(cleanup, settings, choice, needs_model=needs_model)
-        settings = settings.model_copy(update={"cost_limit": limit_cost(described)})
+        settings = settings.model_copy(update={"cost_limit": limit_cost(described) or settings.cost_limit})
         warning = engine.parsers.warning if isinstance(engine, VllmServer) else None
         stack = cleanup.enter_context(run_stack(settings, engine, report_phase=report_phase))
         if stack.engine is not None:

@@ -196,11 +196,12 @@ def take_changes(stored: Round, requested: Round) -> tuple[Round, list[str]]:
     """
     found = [one for one in _differences(stored, requested) if one[1] != one[2]]
     touches_all = any(what not in _TOUCH_NOT_ALL for what, _, _ in found)
+    are_tasks_changed = stored.tasks_hash != requested.tasks_hash
     known = {task.id: task.content_hash for task in stored.tasks}
     touched = [
         task.id
         for task in requested.tasks
-        if found and task.id in known and (touches_all or known[task.id] != task.content_hash)
+        if task.id in known and (touches_all or (are_tasks_changed and known[task.id] != task.content_hash))
     ]
     sentences = [f"{what}: {_shown(before)}, now {_shown(now)}" for what, before, now in found]
     if touched:

@@ -10,6 +10,7 @@ import base64
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import AsyncExitStack
+from fractions import Fraction
 from typing import Literal, TypeAlias, cast
 
 import msgspec
@@ -355,7 +356,8 @@ class Tally:
         self._changed: list[str] = []
         """Lines of the first changes."""
         self._num_changed = 0
-        self._sums = {"before": 0.0, "after": 0.0}
+        self._sums = {"before": Fraction(), "after": Fraction()}
+        """Exact: the sum of huge rewards is beyond what a float holds, their mean is not."""
         self._nums = {"before": 0, "after": 0}
         self._error: str | None = None
 
@@ -367,7 +369,7 @@ class Tally:
             return
         for side, reward in (("before", verdict.before), ("after", verdict.after)):
             if reward is not None:
-                self._sums[side] += reward
+                self._sums[side] += Fraction(reward)
                 self._nums[side] += 1
         if verdict.before != verdict.after:
             self._num_changed += 1
@@ -402,7 +404,7 @@ class Tally:
 
     def _mean(self, side: str) -> str:
         num = self._nums[side]
-        return f"{self._sums[side] / num:.4g} (of {num})" if num else "null"
+        return f"{float(self._sums[side] / num):.4g} (of {num})" if num else "null"
 
 
 def _shown(reward: float | None) -> str:

@@ -23,6 +23,8 @@ _EPSILON = 1e-6
 _EPSILON_OF_BATCH = 1e-8
 """Added to the variance of a batch, as veRL does."""
 _MIN_COMPARED = 2
+_HUGE, _DOWN = 2.0**500, 2.0**-600
+"""Beyond it a float does not hold the squares; a power of two changes no digit."""
 
 
 class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,8 +199,15 @@ def group_advantages(rewards: Sequence[float | None], *, scale_by_std: bool) -> 
         raise EmptyGroupError(f"group of {len(rewards)} rollouts: expected a reward for at least one, found none")
     if len(set(known)) == 1:
         return [None if reward is None else 0.0 for reward in rewards]
-    mean, scale = fmean(known), stdev(known) + _EPSILON if scale_by_std else 1.0
-    return [None if reward is None else (reward - mean) / scale for reward in rewards]
+    unit = _find_unit(known)
+    known = [reward * unit for reward in known]
+    mean, scale = fmean(known), stdev(known) + _EPSILON * unit if scale_by_std else unit
+    return [None if reward is None else (reward * unit - mean) / scale for reward in rewards]
+
+
+def _find_unit(values: Iterable[float]) -> float:  # kept: its two callers shrink alike
+    """Return the power of two by which values are multiplied before they are squared; 1 unless they are huge."""
+    return _DOWN if max(map(abs, values)) > _HUGE else 1.0
 
 
 def advantage_rule(algorithm: ResolvedAlgorithm) -> AdvantageRule:
@@ -307,5 +316,7 @@ def check_estimate(name: str, judged: JudgedValues, found: Sequence[float]) -> l
 def _whiten(values: Sequence[float]) -> list[float]:  # kept: the name of the formula
     if len(values) < _MIN_COMPARED:
         return [0.0] * len(values)
-    mean, scale = fmean(values), sqrt(variance(values) + _EPSILON_OF_BATCH)
+    unit = _find_unit(values)
+    values = [value * unit for value in values]
+    mean, scale = fmean(values), sqrt(variance(values) + _EPSILON_OF_BATCH * unit * unit)
     return [(value - mean) / scale for value in values]

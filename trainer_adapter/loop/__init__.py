@@ -7,7 +7,7 @@ __getattr__, __all__ = face(
     {
         "checkpoint": "CheckpointDirectory Cursor hold_run",
         "feed": "count_groups",
-        "resumed": "list_fixed_options refuse_changes",
+        "resumed": "refuse_changes",
         "run_lock": "claim_run",
         "run": "EmbeddedDriver check_run read_model_bounds stop_on_signals train_run",
     },

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from envs.evaluation import fingerprint_weights
+from envs.evaluation import fingerprint_weights, is_earlier_fingerprint
 from trainer_adapter.config import LoraConfig, TrainConfig
 
 _FILE: Final = "fixed-options.json"
@@ -51,18 +51,24 @@ def write_fixed_options(fixed: Mapping[str, str], checkpoint: Path) -> None:
     (checkpoint / _FILE).write_bytes(msgspec.json.encode(fixed))
 
 
-def refuse_changes(fixed: Mapping[str, str], checkpoint: Path, run: str) -> None:
-    """Raise BadInputError for what differs from the run's checkpoint and must not; older ones do not show it."""
+def refuse_changes(config: TrainConfig, checkpoint: Path, run: str) -> dict[str, str]:
+    """Return what a run must keep, as ``list_fixed_options`` does.
+
+    Raises: BadInputError: something differs from the run's checkpoint; older ones do not show it.
+    """
+    fixed = list_fixed_options(config)
     try:
         kept = msgspec.json.decode((checkpoint / _FILE).read_bytes(), type=dict[str, str])
     except FileNotFoundError:
-        return
+        return fixed
     for name, found in fixed.items():
-        if (expected := kept.get(name, found)) != found:
+        expected = kept.get(name, found)
+        if expected != found and not (name == "model" and is_earlier_fingerprint(expected, config.model)):
             raise BadInputError(
                 f"run {run}: expected {name} {expected}, as in its checkpoint {checkpoint}, found {found}"
                 f" ({FIXED[name]}); undo the change, or choose another run"
             )
+    return fixed
 
 
 def list_fixed_options(config: TrainConfig) -> dict[str, str]:

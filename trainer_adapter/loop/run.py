@@ -200,9 +200,7 @@ def _find_start(
 ) -> tuple[Path | None, Cursor, dict[str, str]]:
     """Return the newest checkpoint, its position, and what the run must keep."""
     directory, cursor = checkpoints.newest() or (None, Cursor())
-    fixed = list_fixed_options(config)
-    if directory:
-        refuse_changes(fixed, directory, run)
+    fixed = refuse_changes(config, directory, run) if directory else list_fixed_options(config)
     return directory, cursor, fixed
 
 

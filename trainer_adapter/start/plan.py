@@ -23,7 +23,7 @@ from envs.tasksets import check_judges, check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.data import check_own_parts
-from trainer_adapter.loop import CheckpointDirectory, list_fixed_options, refuse_changes
+from trainer_adapter.loop import CheckpointDirectory, refuse_changes
 from trainer_adapter.model_sizes import check_model, check_sequence_parallel, read_context_length
 from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.start.options import flatten_options
@@ -174,7 +174,7 @@ def _look_inside(config: TrainConfig, settings: Settings) -> list[str]:
     try:
         check_model(config.model)
         if newest:
-            refuse_changes(list_fixed_options(config), newest[0], settings.run)
+            refuse_changes(config, newest[0], settings.run)
     except BadInputError as error:
         return [str(error)]
     return []

@@ -197,7 +197,7 @@ class Calls:
         try:
             with rollout.lease.waits.running():
                 external = self.pool.find_external(parsed.request)
-                async with asyncio.timeout(rollout.budget.seconds_left()), self.spending.reserve(call, external):
+                async with self.spending.reserve(call, external), asyncio.timeout(rollout.budget.seconds_left()):
                     return await self._run(call, client)
         except (TimeoutError, asyncio.CancelledError) as stop:
             _refuse_stopped(call, client, stop)

@@ -7,25 +7,27 @@ So the limit is passed by no more than the calls in flight cost, and near it the
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls.call import ModelCall
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.engines.models import ExternalModel
-from agent_layer.schema import UNREADABLE, Usage
+from agent_layer.schema import UNREADABLE, StepPart
 
 _MILLION = 1e6
 _BYTES_PER_TOKEN = 4
-"""Size of a request for each token of its prompt, roughly; an answer may cost as much as the dearest so far."""
+"""Size of a text for each of its tokens, roughly; an answer may cost as much as the dearest so far."""
 
 
 class TokenPrice(msgspec.Struct, frozen=True, kw_only=True):
     """Price of a model, in US dollars per million tokens."""
 
-    prompt: float
-    response: float
+    prompt: Annotated[float, Meta(ge=0)]
+    response: Annotated[float, Meta(ge=0)]
 
 
 class CostLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,7 @@ class Spending:
             call: any; one to a judge of another party has no price here.
             external: the model of another party that answers; None: an engine does.
 
-        Raises: RefusedError: the limit is reached.
+        Raises: RefusedError: the limit is reached, or the rollout's time was over before it was known.
         """
         if self._limit is None or (external is not None and not external.is_policy):
             yield
@@ -69,33 +71,45 @@ class Spending:
         prompt = price.prompt * call.parsed.size_bytes / _BYTES_PER_TOKEN / _MILLION
         while True:
             if self.spent >= self._limit.dollars:
-                raise RefusedError(
-                    402,
-                    "cost_limit",
-                    f"rollout {call.rollout.trajectory_id}: the calls so far cost {self.spent:.2f} $ of at most"
-                    f" {self._limit.dollars:.2f} $ (cost_limit); end here",
-                )
+                raise self._refuse(call, "")
             amount = max(self._largest, prompt)
             if not self._reserved or self.spent + sum(self._reserved.values()) + amount <= self._limit.dollars:
                 break
             self._changed.clear()
-            await self._changed.wait()
+            try:
+                async with asyncio.timeout(call.rollout.budget.seconds_left()):
+                    await self._changed.wait()
+            except TimeoutError as late:
+                raise self._refuse(call, ", its time is over, and those in flight may cost the rest") from late
         self._reserved[call] = amount
         try:
             yield
         finally:
             del self._reserved[call]
-            if call.is_billed:
-                self._settle(call.usage, amount, price)
+            cost = _find_cost(call.ended, price, prompt, amount)
+            self.spent += cost
+            self._largest = max(self._largest, cost)
             self._changed.set()
 
-    def _settle(self, usage: Usage | None, amount: float, price: TokenPrice) -> None:
-        if usage is None or usage.prompt_tokens is None or usage.response_tokens is None:
-            self.spent += amount  # cut off, or not counted: what is probable
-            return
-        cost = (price.prompt * usage.prompt_tokens + price.response * usage.response_tokens) / _MILLION
-        self.spent += cost
-        self._largest = max(self._largest, cost)
+    def _refuse(self, call: ModelCall, more: str) -> RefusedError:
+        assert self._limit is not None
+        return RefusedError(
+            402,
+            "cost_limit",
+            f"rollout {call.rollout.trajectory_id}: the calls so far cost {self.spent:.2f} $ of at most"
+            f" {self._limit.dollars:.2f} $ (cost_limit){more}; end here",
+        )
+
+
+def _find_cost(ended: StepPart | None, price: TokenPrice, prompt: float, amount: float) -> float:
+    """Return what a call cost: by its counted tokens, else what is probable, and at least what came of its answer."""
+    if ended is None or (ended.status == "error" and not ended.actions):
+        return 0.0  # nothing was sampled
+    usage = ended.usage
+    if usage is not None and usage.prompt_tokens is not None and usage.response_tokens is not None:
+        return (price.prompt * usage.prompt_tokens + price.response * usage.response_tokens) / _MILLION
+    num_bytes = sum(len(msgspec.json.encode(action.message)) for action in ended.actions or ())
+    return max(amount, prompt + price.response * num_bytes / _BYTES_PER_TOKEN / _MILLION)
 
 
 def read_cost_limit(setting: str | None) -> CostLimit | None:

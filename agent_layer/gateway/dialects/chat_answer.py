@@ -87,6 +87,7 @@ def _value_at(body: bytes, name: bytes, text: bytes, start: int) -> int:
 
 _ABSENT: Final = msgspec.Raw()
 TokenId: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+TokenCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 
 
 class LogprobEntry(msgspec.Struct, gc=False):
@@ -109,20 +110,20 @@ class LogprobList(msgspec.Struct, gc=False):
 class PromptDetails(msgspec.Struct, gc=False):
     """Of the prompt's tokens."""
 
-    cached_tokens: int | None = None
+    cached_tokens: TokenCount | None = None
 
 
 class ResponseDetails(msgspec.Struct, gc=False):
     """Of the sampled tokens."""
 
-    reasoning_tokens: int | None = None
+    reasoning_tokens: TokenCount | None = None
 
 
 class EngineUsage(msgspec.Struct, gc=False):
     """What the engine counted; None: it does not say."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: TokenCount | None = None
+    completion_tokens: TokenCount | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: ResponseDetails | None = None
 

@@ -78,5 +78,5 @@ class FailuresAnswer(Answer, frozen=True, kw_only=True):
     """The newest ones, whose errors were read."""
     errors: list[ErrorKind]
     self_inflicted: list[SelfInflicted]
-    """Most first."""
+    """Most first, of at most 10,000."""
     newest: list[TrajectoryRow]

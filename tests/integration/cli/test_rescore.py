@@ -104,6 +104,14 @@ def test_a_scorer_sees_task_grading_and_result_and_what_it_says_supersedes(store
     assert store.row("other3.0-0").reward == 0.0
 
 
+def test_the_mean_of_huge_rewards_is_one(put, scorer, rescore):
+    put(*make_stored_attempt(1, 1.7e308), *make_stored_attempt(2, 1.7e308))
+
+    message = rescore(scorer("return -1.7e308"))
+
+    assert "mean reward 1.7e+308 (of 2) → -1.7e+308 (of 2)" in message
+
+
 def test_the_same_scorer_judges_once_and_a_changed_one_again(store, put, scorer, rescore):
     put(*make_stored_attempt(1), *make_stored_attempt(2))
     first, second = scorer("return 0.5"), scorer("return 0.7")

@@ -158,6 +158,13 @@ def test_a_mended_agent_or_task_goes_on_when_asked_and_what_it_touches_is_redone
     assert accepted(settings, "eval.r") == {"t0": 4, "t1": 4, "t2": 6}
 
 
+@pytest.mark.parametrize("option", ["--max-cost", "--price-in", "--price-out"])
+def test_a_cost_without_end_is_refused(agent_layer, option):
+    status, _, errors = agent_layer("eval", "eval_agents:agent", "tasks.jsonl", option, "inf")
+
+    assert (status, f"expected dollars as {option}, found inf" in errors) == (2, True), errors
+
+
 def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, start_eval, wait_until):
     with serve_in_thread(ScriptedEngine(model="theirs", token_ids=False)) as engine, connect(settings) as dispatcher:
         prices = ("--price-in", "1000000", "--price-out", "0")  # a dollar for each token

@@ -101,8 +101,11 @@ def test_a_server_that_does_not_answer_is_unreachable(settings):
         find(settings, "http://127.0.0.1:9/v1")
 
 
-def test_agents_that_call_no_model_need_none(settings):
-    assert find(settings, None, needs_model=False)[0].kind == "none"
+def test_agents_that_call_no_model_need_none_and_the_users_limit_of_cost_stays(settings):
+    limit = '{"dollars": 5, "policy": {"prompt": 1, "response": 1}}'
+    model, found = find(settings.model_copy(update={"cost_limit": limit}), None, needs_model=False)
+
+    assert (model.kind, found.cost_limit) == ("none", limit)
 
 
 def test_a_configured_gateway_has_its_own_model(settings):

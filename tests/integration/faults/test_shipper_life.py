@@ -113,6 +113,27 @@ def test_a_signal_that_comes_while_the_main_thread_looks_at_its_event_ends_the_s
     assert (done.returncode, done.stdout) == (0, "stops\n")
 
 
+BLOCKED = """
+import logging, os, signal
+from agent_layer.shipper import __main__ as shipper
+logging.basicConfig(level=logging.INFO)
+shipper._STOP_SECONDS = 0.1
+shipper._ended_by_signal()
+os.kill(os.getpid(), signal.SIGTERM)
+while True:
+    shipper.log.warning("x" * 1000)
+"""
+
+
+def test_a_signal_ends_a_shipper_whose_log_is_a_pipe_that_nobody_reads():
+    shipper = subprocess.Popen([sys.executable, "-c", BLOCKED], stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: shipper.poll() is not None)
+    finally:
+        shipper.kill()
+        shipper.communicate()
+
+
 @pytest.mark.parametrize("how", ["block", "ignore"])
 def test_what_a_starter_does_with_signals_makes_no_detached_process_deaf(tmp_path, how):
     """A shipper and the embedded Redis outlive a starter that a test runner or a sandbox made deaf to SIGTERM."""

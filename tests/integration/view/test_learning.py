@@ -121,3 +121,4 @@ def test_self_inflicted_ends_are_counted_by_task_and_version_on_the_page_and_in_
     assert sum(line.count for line in by_task) == 30
     assert (only.by["task"], only.count) == ("a", next(line.count for line in by_task if line.by["task"] == "a"))
     assert fresh.get("/api/v1/failures?run=none")["self_inflicted"] == []
+    assert fresh.get("/api/v1/failures?run=si&finding=other")["self_inflicted"] == []

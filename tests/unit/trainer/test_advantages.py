@@ -5,10 +5,17 @@ from hypothesis import given, strategies as st
 
 from agent_layer.errors import EmptyGroupError
 from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.training import TrainingSample
+from agent_layer.schema.training import AdvantageRule, TrainingSample
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.algorithms.papers import ALGORITHMS
-from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
+from trainer_adapter.data.advantages import (
+    Credits,
+    GroupSamples,
+    RolloutSamples,
+    group_advantages,
+    select_batch,
+    value_advantages,
+)
 
 rewards = st.lists(st.one_of(st.none(), st.sampled_from([0.0, 0.25, 1.0])), max_size=6)
 
@@ -55,6 +62,18 @@ def test_a_null_reward_changes_nobody_elses_advantage(found, scale_by_std):
     assert [advantage for advantage in with_nulls if advantage is not None] == without
     assert [advantage is None for advantage in with_nulls] == [reward is None for reward in found]
     assert sum(without) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [2.0**1023, -(2.0**1023), 2.0**501, 2.0**499])
+@pytest.mark.parametrize("estimator", ["grpo", "rloo", "reinforce++"])
+def test_huge_rewards_teach_what_small_ones_of_the_same_ratio_do(estimator, size):
+    rule = AdvantageRule(estimator=estimator, scale_by_std=True)
+    ratios = [1.0, -1.0, 0.5, 0.0]
+
+    def judge(factor):
+        return value_advantages(Credits(values=[one * factor for one in ratios], baselines=["g"] * 4, spans=[]), rule)
+
+    assert judge(size) == pytest.approx(judge(2.0**200 if size > 0 else -(2.0**200)))
 
 
 def test_equal_rewards_teach_nothing():

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
+from envs.evaluation.identity import _ALL_FILES, _fingerprint
 from trainer_adapter.config import ClusterConfig, LoraConfig, SourceConfig, TrainConfig
 from trainer_adapter.loop.resumed import FIXED, MAY_CHANGE, list_fixed_options, refuse_changes, write_fixed_options
 
@@ -22,7 +23,7 @@ class Kept:
 
     def refuse(self, **changes: object) -> None:
         changed = msgspec.structs.replace(self.config, **changes)
-        refuse_changes(list_fixed_options(changed), self.checkpoint, "r")
+        refuse_changes(changed, self.checkpoint, "r")
 
 
 def write_model(
@@ -83,6 +84,17 @@ def test_the_same_model_may_lie_elsewhere(kept: Kept, tmp_path: Path):
 def test_what_is_no_part_of_a_model_may_come_into_its_directory(kept: Kept, name: str):
     (kept.config.model / name).write_text("{}")
     kept.refuse()
+
+
+def test_a_run_that_began_with_a_fingerprint_of_all_files_goes_on(kept: Kept):
+    (kept.config.model / "notes.json").write_text("{}")
+    earlier = _fingerprint(kept.config.model, _ALL_FILES)
+    write_fixed_options(list_fixed_options(kept.config) | {"model": earlier}, kept.checkpoint)
+
+    assert refuse_changes(kept.config, kept.checkpoint, "r") == list_fixed_options(kept.config)
+    (kept.config.model / "vocab.json").write_text('{"b": 0}')
+    with pytest.raises(BadInputError, match="expected model"):
+        kept.refuse()
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"lora": None}, {"lora": LoraConfig(rank=8)}])

@@ -4,10 +4,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
+from itertools import islice
 from typing import Final, cast
 
 from agent_layer.schema import SELF_INFLICTED
-from agent_layer.store import By, Filters, TrajectoryRow, count_by_fields, summarise_trajectories
+from agent_layer.store import By, Filters, TrajectoryRow, count_by_fields
 from agent_layer.view.answers.learning import ErrorKind, FailuresAnswer, SelfInflicted
 from agent_layer.view.reads.lists import FAILED, facet_lines
 from agent_layer.view.reads.params import RequestParams
@@ -15,6 +16,8 @@ from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.updates import read_whole
 
 _FIELDS: Final[Sequence[By]] = ("status", "cause", "task_type")
+_MAX_COUNTED: Final = 10_000
+"""Self-inflicted ends that are counted by task: their rows are read."""
 _MAX_READ: Final = 200
 _MAX_SHOWN: Final = 20
 _MAX_EXAMPLES: Final = 3
@@ -51,13 +54,12 @@ def show_failures(source: ReadContext, params: RequestParams) -> FailuresAnswer:
 
 
 def _count_self_inflicted(source: ReadContext, filters: Filters) -> list[SelfInflicted]:
+    if filters.get("finding") not in (None, SELF_INFLICTED):
+        return []
     own = cast("Filters", {**filters, "finding": SELF_INFLICTED})
-    lines = summarise_trajectories(source.index, ["task", "policy"], own)
-    found = [
-        SelfInflicted(task_id=str(line.by["task"]), version=cast("int | None", line.by["policy"]), num=line.count)
-        for line in lines
-    ]
-    return sorted(found, key=lambda one: -one.num)
+    rows = islice(source.store.scan(**own), _MAX_COUNTED)
+    counts = Counter((row.task_id or "", row.policy_max) for row in rows)
+    return [SelfInflicted(task_id=task, version=version, num=num) for (task, version), num in counts.most_common()]
 
 
 def error_kind(error: str) -> str:

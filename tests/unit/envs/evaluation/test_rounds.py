@@ -9,7 +9,9 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import MemoryObjects
 from envs.costs import Price
 from envs.evaluation import RoundSettings
+from envs.evaluation.evaluator import _go_on
 from envs.evaluation.figures.figures import TaskRef
+from envs.evaluation.identity import _ALL_FILES, _fingerprint, fingerprint_weights
 from envs.evaluation.prices import Prices
 from envs.evaluation.rounds import (
     EvaluatedAgent,
@@ -112,6 +114,22 @@ def test_a_round_of_an_earlier_release_redoes_all_when_its_tasks_have_changed():
     taken, _ = take_changes(earlier, changed(tasks=TASKS, tasks_hash="i"))
 
     assert taken.replaced == {"t1": 1}
+    more = msgspec.structs.replace(earlier, yardstick=RoundSettings(n=8, threshold=0.5, seed=0))
+    assert take_changes(earlier, more)[0].replaced == {}
+
+
+def test_a_round_goes_on_whose_model_had_a_fingerprint_of_all_its_files(tmp_path):
+    for name in ("config.json", "notes.json"):
+        (tmp_path / name).write_text("{}")
+
+    def began_with(fingerprint):
+        model = msgspec.structs.replace(ROUND.model, location=str(tmp_path), fingerprint=fingerprint)
+        return changed(model=model)
+
+    now = began_with(fingerprint_weights(tmp_path))
+    assert _go_on(began_with(_fingerprint(tmp_path, _ALL_FILES)), now, None, redoes_changed=False) == now
+    with pytest.raises(BadInputError, match="fingerprint"):
+        _go_on(began_with("another"), now, None, redoes_changed=False)
 
 
 @pytest.mark.parametrize(("before", "now", "is_same"), [("hermes", "hermes", True), ("hermes", "none", False)])
