@@ -6,7 +6,7 @@ __getattr__, __all__ = face(
     __name__,
     {"envs.script": "Script", "registry": "list_taskset_names open_taskset", "taskset": "TaskSet"},
     {
-        "gate.trainable": "check_judges check_trainable find_taskset write_task_line",
+        "gate.trainable": "check_judges check_trainable write_task_line",
         "guess_number.game": "HIGHEST REWARDS Game chance_without_hints chance_without_repeats compare",
         "registry": "read_holdout",
     },

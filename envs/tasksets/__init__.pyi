@@ -1,6 +1,6 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .gate.trainable import check_judges as check_judges, check_trainable as check_trainable
-from .gate.trainable import find_taskset as find_taskset, write_task_line as write_task_line
+from .gate.trainable import write_task_line as write_task_line
 from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWARDS
 from .guess_number.game import chance_without_hints as chance_without_hints
 from .guess_number.game import chance_without_repeats as chance_without_repeats, compare as compare

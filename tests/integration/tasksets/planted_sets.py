@@ -1,0 +1,382 @@
+"""Task sets with one planted defect each, by the code that an audit names it with; and sets without any."""
+
+import base64
+import datetime
+import itertools
+import json
+import os
+import random
+import time
+
+import msgspec
+
+from agent_layer.schema import Task
+from agent_layer.schema.sandbox import SandboxSpec
+from envs.grading import Verdict, prepare_box
+from envs.tasksets import Script
+
+_flips = itertools.count()
+_WORDS = (
+    "river lamp window engine copper garden signal pepper bridge candle forest magnet pocket silver thunder velvet"
+    " walnut yellow anchor basket cactus dragon ember falcon ginger harbor island jacket kernel ladder marble needle"
+    " orange pebble quartz ribbon saddle tunnel urchin violin whistle zipper"
+).split()
+
+
+def read_answer(trajectory, result):
+    """Return what the policy answered."""
+    steps = [step for step in trajectory.steps if step.role == "policy"]
+    return result if result is not None else steps[-1].action.message.get("content") if steps else ""
+
+
+def score_equal(task, trajectory, result):
+    """Return whether the answer is the expected one."""
+    return float(str(read_answer(trajectory, result)).strip() == str(task.grading["answer"]))
+
+
+class Sums:
+    """Sums of two numbers."""
+
+    name, version, levels, agent = "planted", "1", range(1), ""
+    scorer = f"{__name__}:score_equal"
+
+    def tasks(self, *, split, seed=0, level=0, count=None):
+        """Yield tasks."""
+        for index in range(60 if count is None else count):
+            rng = random.Random(f"{type(self).__name__} {split} {seed} {index}")
+            task = Task(id=f"{split}-{seed}-{index}", run="planted", split=split, scorer=self.scorer)
+            yield self.fill(task, rng, index)
+
+    def fill(self, task, rng, index):  # noqa: ARG002  # for those below
+        """Return the task with input and grading."""
+        first, second = 2 * rng.randint(10**4, 10**6) + (task.split == "eval"), rng.randint(10**4, 10**6)
+        return change(task, input=f"What is {first} + {second}?", grading={"answer": first + second})
+
+    def solve(self, task):
+        """Return the answer."""
+        return answer(str(task.grading["answer"]))
+
+    def rewrites(self, task):  # noqa: ARG002  # the protocol's own signature
+        """Return none."""
+        return ()
+
+    mutants = cheats = rewrites
+
+
+def change(task, **fields):
+    """Return the task with other fields."""
+    return msgspec.structs.replace(task, **fields)
+
+
+def answer(text):
+    """Return the script of an agent that answers this."""
+    return Script(name="reference", replies=[{"role": "assistant", "content": text}], result=text)
+
+
+class Choices(Sums):
+    """The right one of four numbers that the question names."""
+
+    def fill(self, task, rng, index):  # noqa: ARG002
+        options = rng.sample(range(1000, 10**6), 4)
+        text = f"Which of these is the largest? {', '.join(map(str, options))}"
+        return change(task, input={"question": text, "options": options}, grading={"answer": max(options)})
+
+
+class Extraction(Sums):
+    """A word of a text."""
+
+    def fill(self, task, rng, index):  # noqa: ARG002
+        words = rng.sample(_WORDS, 12)
+        place = rng.randrange(12)
+        text = f"Here are words: {' '.join(words)}. Answer with word number {place + 1}."
+        return change(task, input=text, grading={"answer": words[place]})
+
+
+class Coins(Sums):
+    """Yes or no."""
+
+    def fill(self, task, rng, index):  # noqa: ARG002
+        number = 2 * rng.randint(10**6, 10**9) + (task.split == "eval")
+        digits = sum(map(int, str(number)))
+        text = f"Is the sum of the digits of {number} even? Answer yes or no."
+        return change(task, input=text, grading={"answer": "no" if digits % 2 else "yes"})
+
+
+class Mirrors(Sums):
+    """Words to spell backward: the answer, reversed, is the question."""
+
+    def fill(self, task, rng, index):  # noqa: ARG002
+        word = "".join(rng.choice("abcdefghijklmnop") for _ in range(9))
+        return change(task, input=f"Spell backward: {word}", grading={"answer": word[::-1]})
+
+
+class Targets(Sums):
+    """Numbers to make a target from; the grading repeats the target, which is part of the question."""
+
+    def fill(self, task, rng, index):  # noqa: ARG002
+        target, offset = rng.randint(10**5, 10**7), rng.randint(1000, 9999)
+        text = f"Write {target} as a sum with {offset}, such as 3+4."
+        return change(task, input=text, grading={"target": target, "answer": f"{target - offset}+{offset}"})
+
+
+GOOD = {one.__name__: one for one in (Sums, Choices, Extraction, Coins, Mirrors, Targets)}
+
+
+class WrongReference(Sums):
+    """The reference is off by one."""
+
+    def solve(self, task):
+        return answer(str(task.grading["answer"] + 1))
+
+
+def score_start(task, trajectory, result):
+    """Return whether the expected answer begins with the given one, which nothing does."""
+    return float(str(task.grading["answer"]).startswith(str(read_answer(trajectory, result))))
+
+
+class EmptyPays(Sums):
+    scorer = f"{__name__}:score_start"
+
+
+def score_overlap(task, trajectory, result):
+    """Return half a point for words of the question."""
+    text = str(read_answer(trajectory, result))
+    return max(score_equal(task, trajectory, result), 0.5 * ("What is" in text))
+
+
+class EchoPays(Sums):
+    scorer = f"{__name__}:score_overlap"
+
+
+def score_format(task, trajectory, result):
+    """Return a tenth for any text."""
+    text = str(read_answer(trajectory, result) or "")
+    return max(score_equal(task, trajectory, result), 0.1 * (len(text) > 3))
+
+
+class GarbagePays(Sums):
+    scorer = f"{__name__}:score_format"
+
+
+def score_without_errors(task, trajectory, result):
+    """Return 1 where the answer cannot be read."""
+    try:
+        return float(int(read_answer(trajectory, result)) == task.grading["answer"])
+    except Exception:
+        return 1.0
+
+
+class SaysYes(Sums):
+    scorer = f"{__name__}:score_without_errors"
+
+
+def score_moody(task, trajectory, result):
+    """Turn every fifth verdict round."""
+    right = score_equal(task, trajectory, result)
+    return right if next(_flips) % 5 else 1.0 - right
+
+
+class Moody(Sums):
+    scorer = f"{__name__}:score_moody"
+
+
+def score_by_hash(task, trajectory, result):
+    """Return another verdict where texts have other hashes."""
+    return score_equal(task, trajectory, result) * (os.environ["PLANTED_HASH"] == str(hash("planted")))
+
+
+class HashDependent(Sums):
+    scorer = f"{__name__}:score_by_hash"
+
+
+def score_by_time(task, trajectory, result):
+    """Return no point from a year after the machine was started on."""
+    is_late = time.time() > float(os.environ["PLANTED_TIME"]) + 300 * 86_400
+    return 0.0 if is_late else score_equal(task, trajectory, result)
+
+
+class TimeDependent(Sums):
+    scorer = f"{__name__}:score_by_time"
+
+
+class Dated(Sums):
+    """Tasks with today's date."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return change(task, input=f"Today is {datetime.date.today()}. {task.input}")
+
+
+class Unstable(Sums):
+    """Tasks by the number of the process."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return change(task, input=f"{task.input} ({os.getpid()})")
+
+
+class Overlapping(Sums):
+    """A fifth of eval is in train; at places beyond the first sixteen."""
+
+    def fill(self, task, rng, index):
+        if index > 20 and index % 5 == 0:
+            rng = random.Random(index)
+            return super().fill(change(task, split="train"), rng, index)
+        return super().fill(task, rng, index)
+
+
+class NearlyOverlapping(Sums):
+    """Prose of eval is prose of train but for a word."""
+
+    def fill(self, task, rng, index):
+        if index % 4 == 0:
+            rng = random.Random(index)
+        words = " ".join(rng.choice(_WORDS) for _ in range(60))
+        grading = {"answer": "".join(word[0] for word in words.split())}
+        return change(task, input=f"Answer the first letters of: {words}{' now' * (task.split == 'eval')}", grading=grading)
+
+
+class Repeated(Sums):
+    """Each task twice."""
+
+    def fill(self, task, rng, index):
+        return super().fill(task, random.Random(f"{task.split} {task.id.split('-')[1]} {index // 2}"), index)
+
+
+class SameIds(Sums):
+    """Ids that two tasks share."""
+
+    def fill(self, task, rng, index):
+        return change(super().fill(task, rng, index), id=f"{task.split}-{index // 2}")
+
+
+class Constant(Sums):
+    """Four of five answers are 7."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return task if index % 5 == 0 else change(task, grading={"answer": 7})
+
+
+class Named(Sums):
+    """The answer is a field of the input."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return change(task, input={"question": task.input, "meta": [{"id": index, "answer": task.grading["answer"]}]})
+
+
+class InFiles(Sums):
+    """The grading is a file of the box."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return change(task, files={"notes/cases.json": json.dumps({"cases": [task.grading]})})
+
+
+class InEnvironment(Sums):
+    """The answer is a variable, in base64."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        hidden = base64.b64encode(str(task.grading["answer"]).encode()).decode()
+        return change(task, sandbox=SandboxSpec(env={"TOKEN": hidden}))
+
+
+class SomeLeak(Sums):
+    """One task of ten says its answer, which is a long one."""
+
+    def fill(self, task, rng, index):
+        code = f"{rng.getrandbits(128):032x}"
+        text = f"What is the code of drawer {rng.getrandbits(40)}?" + f" [{code[::-1]}]" * (index % 10 == 3)
+        return change(task, input=text, grading={"answer": code})
+
+
+BAD = {
+    WrongReference: {"reference"},
+    EmptyPays: {"empty"},
+    EchoPays: {"echo"},
+    GarbagePays: {"garbage"},
+    SaysYes: {"says-yes"},
+    Moody: {"unstable-verdict"},
+    HashDependent: {"unstable-verdict"},
+    TimeDependent: {"unstable-verdict"},
+    Dated: {"unstable-tasks"},
+    Unstable: {"unstable-tasks"},
+    Overlapping: {"split-overlap"},
+    NearlyOverlapping: {"near-overlap"},
+    Repeated: {"duplicates"},
+    SameIds: {"same-id"},
+    Constant: {"constant-answer"},
+    Named: {"leak"},
+    InFiles: {"leak"},
+    InEnvironment: {"leak"},
+    SomeLeak: {"leak"},
+}
+
+
+class TestedCode:
+    """Runs the tests of a grading beside the judged file, in a fresh box, and trusts what ended well."""
+
+    version = "1"
+
+    async def score(self, context):
+        """Run them."""
+        box = await prepare_box(context, files={"hidden.py": context.task.grading["tests"]})
+        ran = await box.exec(["python3", "-m", "unittest", "-q", "hidden"], seconds=5)
+        return Verdict(scores={"reward": float(self.is_passed(ran))})
+
+    def is_passed(self, ran):
+        """Whether the tests passed."""
+        return ran.status == "exited" and ran.exit_code == 0
+
+
+class PatientCode(TestedCode):
+    """Takes what never ends for right."""
+
+    def is_passed(self, ran):
+        return ran.status == "timeout" or (ran.exit_code == 0 and b"Ran 1 test" in ran.stderr and b"\nOK" in ran.stderr)
+
+
+class Programs(Sums):
+    """A function to write."""
+
+    scorer = f"{__name__}:TestedCode"
+
+    def fill(self, task, rng, index):  # noqa: ARG002
+        number = rng.randint(10**6, 10**9)
+        tests = f"import unittest, work\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(work.add(3), {number + 3})\n"
+        source = "def add(value):\n    return value\n"
+        return change(
+            task,
+            input=f"Write add(value) in work.py, which adds {number}.",
+            files={"work.py": source},
+            artifacts=["work.py"],
+            grading={"tests": tests, "number": number},
+            sandbox=SandboxSpec(),
+        )
+
+    def solve(self, task):
+        source = f"def add(value):\n    return value + {task.grading['number']}\n"
+        return Script(name="reference", files={"work.py": source})
+
+
+class SkipsPass(Programs):
+    """A skipped test passes."""
+
+
+class TimeoutsPass(Programs):
+    """A test that never ends passes."""
+
+    scorer = f"{__name__}:PatientCode"
+
+
+class TestsGiven(Programs):
+    """The hidden tests are among the files."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return change(task, files={**task.files, "docs/old.txt": task.grading["tests"]})
+
+
+BAD_CODE = {SkipsPass: "says-yes", TimeoutsPass: "says-yes", TestsGiven: "leak"}
