@@ -9,7 +9,6 @@ compares a task with a few others.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import batched
 from typing import Final, NamedTuple
 
 import msgspec
@@ -99,8 +98,9 @@ def _find_near(key: _Key, buckets: dict[tuple[object, ...], list[_Key]]) -> Iter
     """Yield the nearest earlier task of each split, and remember this one."""
     nearest: dict[Split, tuple[float, _Key]] = {}
     compared: set[int] = set()
-    for place, band in enumerate(batched(_take_minima(key.sketch), _ROWS)):
-        bucket = buckets[key.near, place, band]
+    minima = _take_minima(key.sketch)
+    for start in range(0, _NUM_BINS, _ROWS):
+        bucket = buckets[key.near, start, *minima[start : start + _ROWS]]
         for other in bucket:
             if id(other) in compared or set(other.exact) & set(key.exact):
                 continue

@@ -52,6 +52,8 @@ _NUM_BOXES: Final = 8
 """Tasks of a level whose boxes are looked into."""
 _NUM_ELSEWHERE: Final = 24
 """Answers that are judged in other processes."""
+_NUM_ANSWERED: Final = 64
+"""Tasks of a level on which single answers are tried, where no box is needed."""
 _NUM_FORGED: Final = 3
 """Tasks of a level on which the common forgeries are tried."""
 _SLOW_SECONDS: Final = 60.0
@@ -141,7 +143,7 @@ class Examination:
         self._drawn = [one for some in by_level.values() for one in some]
         self._tell(Progress(0, 0, f"compare {len(self._drawn)} tasks"))
         self._findings += await asyncio.to_thread(find_duplicates, self._drawn)
-        sample = {level: self._choose(level, some) for level, some in by_level.items()}
+        sample = {level: self._choose(level, some, self._options.count) for level, some in by_level.items()}
         async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
             for level, some in by_level.items():
                 self._tell(Progress(0, 0, f"look for leaks at level {level}"))
@@ -154,7 +156,9 @@ class Examination:
                 self._sample[case.task.id] = case.task
             if self._is_audit:
                 for level, some in sample.items():
-                    await self._try_constants(judge, level, [task for task in some if task in tasks])
+                    more = self._choose(level, by_level[level], _NUM_ANSWERED)
+                    scored = [task for task in (some if any(one.artifacts for one in some) else more) if can_judge(task)]
+                    await self._try_constants(judge, level, scored)
         await self._compare_elsewhere()
         self._is_done = True
 
@@ -195,10 +199,9 @@ class Examination:
             is_endless = number is not None and len(drawn) == number
             yield from (DrawnTask(task, split, level, is_endless, is_extra=step > 0) for task in drawn)
 
-    def _choose(self, level: int, drawn: Sequence[DrawnTask]) -> list[Task]:
+    def _choose(self, level: int, drawn: Sequence[DrawnTask], number: int) -> list[Task]:
         """Return the tasks that are scored: in a check the first, in an audit any; of both splits."""
         by_split = {split: [one.task for one in drawn if one.split == split and not one.is_extra] for split in _SPLITS}
-        number = self._options.count
         if self._is_audit:
             rng = Random(f"{self._options.seed} {level}")  # a sample, not a secret
             by_split = {split: rng.sample(tasks, min(number, len(tasks))) for split, tasks in by_split.items()}
