@@ -18,7 +18,8 @@ TASKSET_LABEL: Final = "taskset"
 VERSION_LABEL: Final = "taskset_version"
 """Labels of a task that say where it is from; ``tasksets write`` adds them."""
 AUDIT_LABEL: Final = "audit"
-"""Label of submitted tasks, and so of their trajectories: the verdict on their set."""
+"""Label of submitted tasks, and so of their trajectories: the verdict on their set, or ``mended``: it failed, and
+passes without the tasks that were left out."""
 FILE_SET: Final = "file"
 """Name of the set that a file of tasks is; its version is the hash of its content."""
 
@@ -86,15 +87,21 @@ def label_tasks(
     """
     verdicts: dict[tuple[str, str], TasksetVerdict | None] = {}
     labelled: list[Task] = []
+    refused: dict[tuple[str, str], TasksetVerdict] = {}
     for task in tasks:
         found = find_taskset(task.labels) or file_set
         if found is not None and found not in verdicts:
             verdicts[found] = find_verdict(directory, *found)
         verdict = None if found is None else verdicts[found]
-        labels = task.labels if verdict is None else {**task.labels, AUDIT_LABEL: verdict.verdict}
-        labelled.append(task if verdict is None else msgspec.structs.replace(task, labels=labels))
-    failed = [one for one in verdicts.values() if one is not None and not one.is_passed]
-    return labelled, [one for one in failed if not (one.is_mendable and set(one.leave_out) <= set(left_out))]
+        if found is None or verdict is None:
+            labelled.append(task)
+            continue
+        is_mended = verdict.is_mendable and set(verdict.leave_out) <= set(left_out)
+        if not (verdict.is_passed or is_mended):
+            refused[found] = verdict
+        labels = {**task.labels, AUDIT_LABEL: "mended" if is_mended and not verdict.is_passed else verdict.verdict}
+        labelled.append(msgspec.structs.replace(task, labels=labels))
+    return labelled, list(refused.values())
 
 
 def refuse_failed(verdicts: Iterable[TasksetVerdict], then: str) -> None:

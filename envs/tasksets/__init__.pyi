@@ -1,5 +1,8 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .gate.trainable import check_judges as check_judges, check_trainable as check_trainable
+from .gate.gate import Examination as Examination, GateOptions as GateOptions
+from .gate.report import Finding as Finding, Report as Report, make_finding as make_finding
+from .gate.screen import print_report as print_report, show_progress as show_progress
+from .gate.trainable import check_judges as check_judges, check_trainable as check_trainable, save_report as save_report
 from .gate.trainable import write_task_line as write_task_line
 from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWARDS
 from .guess_number.game import chance_without_hints as chance_without_hints

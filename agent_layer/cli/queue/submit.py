@@ -22,11 +22,15 @@ from agent_layer.dispatcher import (
     TaskWithOrigin,
     check_lifetime,
     connect,
+    identify_file,
+    label_tasks,
     new_tasks,
     num_launched,
     read_placed_tasks,
+    read_task_name,
+    refuse_failed,
 )
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import format_count
 from agent_layer.recorder import ensure_shipper
 from agent_layer.schema import ShortGroupPolicy, Task
@@ -150,6 +154,13 @@ def submit(
     known: Annotated[
         Known, typer.Option(help="What becomes of a task whose input the run's split has: all, skip or refuse.")
     ] = "all",
+    leave_out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Tasks to leave out, as 'tasksets audit --leave-out' writes them."),
+    ] = None,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Queue tasks of sets that failed 'tasksets check' or 'audit'.")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Stay until all of them have ended. Ctrl-C leaves them queued.")
     ] = False,
@@ -161,14 +172,27 @@ def submit(
     side_calls, limits, priority, needs, from_policy, expected_seconds, seed, sampling_seed, labels, sandbox, files,
     artifacts, history and calls_optional.
 
+    A set that failed 'tasksets check' or 'tasksets audit' is refused, a file by its content; the verdict on others
+    becomes the label 'audit' of their trajectories.
+
         agent-layer submit TASKS.jsonl --run nightly --group-size 8 --wait
         a line:  {"input": "6 times 7"}
         another: {"input": "6 times 8", "grading": 48, "scorer": "my_scorer:score"}
     """
     found = read_placed_tasks(tasks, run=run or context.obj.run, split=split, group_size=group_size)
+    left_out = _read_ids(leave_out) if leave_out else set[str]()
+    found = [one for one in found if one.task.id not in left_out]
+    if not found:
+        raise BadInputError(f"{tasks}: expected tasks beside those of {leave_out}, found none; correct either file")
     changes = {"launch": launch, "partial": partial, "priority": priority}
     changes = {name: value for name, value in changes.items() if value is not None}
     placed = [one._replace(task=msgspec.structs.replace(one.task, **changes)) for one in found]
+    labelled, failed = label_tasks(
+        context.obj.dir, (one.task for one in placed), identify_file(tasks), left_out=left_out
+    )
+    if not unchecked:
+        refuse_failed(failed, "submit it with --unchecked")
+    placed = [one._replace(task=task) for one, task in zip(placed, labelled, strict=True)]
     for one in placed:
         check_lifetime(one.task, context.obj, one.place)
     new = [one.task for one in placed] if known == "all" else _leave_out_known(context.obj, placed, known)
@@ -176,12 +200,23 @@ def submit(
     with connect(context.obj) as dispatcher:
         groups = dispatcher.submit(new, round=asking)
         num_known = len(found) - len(new)
-        left_out = f"; {format_count(num_known, 'known task')} left out" if num_known else ""
-        typer.echo(f"submitted {format_count(len(groups), 'task')}, {_count(new)}, to run {new_run}{left_out}")
+        known_text = f"; {format_count(num_known, 'known task')} left out" if num_known else ""
+        typer.echo(f"submitted {format_count(len(groups), 'task')}, {_count(new)}, to run {new_run}{known_text}")
         print_link(context.obj, "run", new_run)
         if wait:
             ensure_shipper(context.obj)  # for logs of workers that were killed
             wait_for(dispatcher, groups, new_run)
+
+
+def _read_ids(path: Path) -> set[str]:
+    """Return the ids that the lines of a tasks file name."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise BadInputError(f"file {path}: expected a readable file, found {error}; check the path") from error
+    return {
+        read_task_name(line, f"{path} line {number}").id for number, line in enumerate(lines, start=1) if line.strip()
+    }
 
 
 def _count(tasks: list[Task]) -> str:

@@ -20,7 +20,6 @@ _NUM_HOPELESS: Final = 8
 """Tasks of which an answer solves none before it is given up."""
 _MAX_SHARE: Final = 0.5
 """Share that fails a set if it certainly lies above it: a coin solves it where each task has two answers."""
-_WARNED_SHARE: Final = 1 / 3
 _Z: Final = 1.96
 
 
@@ -56,11 +55,11 @@ async def find_constants(
         if (lower := _wilson(num_tried, num_right)) > best_lower:
             best, best_lower, best_share = script, lower, num_right / num_tried
     share = round(best_share, 3)
-    if best_lower <= _WARNED_SHARE:
+    if best_lower <= _MAX_SHARE:
         return None, share
     text = best.result if isinstance(best.result, str) else best.name
     evidence = f"level {level}: {text[:60]!r} solves {best_share:.0%} of {len(solved)} tasks"
-    return make_finding("constant-answer", evidence, severity="fails" if best_lower > _MAX_SHARE else "warns"), share
+    return make_finding("constant-answer", evidence), share
 
 
 def _wilson(number: int, num_right: int) -> float:

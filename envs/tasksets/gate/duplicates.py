@@ -131,7 +131,9 @@ def _judge(drawn: Sequence[DrawnTask], pairs: Sequence[tuple[_Key, _Key]]) -> It
         is_by_chance = len(repeated) <= _MAX_CHANCE_SHARE * number and all(one.is_endless for one, _ in repeated)
         if repeated:
             one, other = repeated[0]
-            evidence = f"{len(repeated)} of {number} tasks of split {split} repeat another; {other.task.id} is {one.task.id}"
+            evidence = (
+                f"{len(repeated)} of {number} tasks of split {split} repeat another; {other.task.id} is {one.task.id}"
+            )
             severity = "warns" if is_by_chance else "fails"
             yield make_finding("duplicates", evidence, tasks=[two.task.id for _, two in repeated], severity=severity)
 

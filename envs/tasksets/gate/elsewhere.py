@@ -91,7 +91,7 @@ async def repeat_elsewhere(
         env=environment,
         limit=_LIMIT,
     )
-    path = json.dumps([os.path.abspath(one) for one in sys.path if one]).encode()
+    path = json.dumps([one for one in sys.path if one]).encode()
     try:
         async with asyncio.timeout(_CHILD_SECONDS):
             output, errors = await child.communicate(path + b"\n" + msgspec.json.encode(request, enc_hook=repr))

@@ -35,7 +35,6 @@ from envs.tasksets.gate.probes import NOTHING, list_always, list_probes
 from envs.tasksets.gate.report import CODES, Finding, Report, is_mendable, list_left_out, make_finding
 from envs.tasksets.gate.script_judge import Judgement, ScriptJudge, can_judge
 from envs.tasksets.sources import open_source
-from envs.tasksets.taskset import TaskSet
 
 MIN_REWRITES: Final = 20
 MIN_CHEATS: Final = 20
@@ -54,8 +53,8 @@ _NUM_ELSEWHERE: Final = 24
 """Answers that are judged in other processes."""
 _NUM_ANSWERED: Final = 64
 """Tasks of a level on which single answers are tried, where no box is needed."""
-_NUM_FORGED: Final = 3
-"""Tasks of a level on which the common forgeries are tried."""
+_NUM_FORGED: Final = 1
+"""Tasks of a level on which failing code and the common forgeries are tried: about 70 answers."""
 _SLOW_SECONDS: Final = 60.0
 _TOLERANCE: Final = 1e-9
 
@@ -113,13 +112,12 @@ class Examination:
 
     def __init__(self, name: str, options: GateOptions, tell: Callable[[Progress], None]) -> None:
         self._began, self._name, self._options, self._tell = time.monotonic(), name, options, tell
-        self._taskset = open_source(name)
-        levels = self._taskset.levels
-        self._levels = list(levels if options.levels is None else options.levels)
-        if unknown := [level for level in self._levels if level not in levels]:
+        self.taskset = open_source(name)
+        levels = self.taskset.levels
+        self.levels = list(levels if options.levels is None else options.levels)
+        if unknown := [level for level in self.levels if level not in levels]:
             raise BadInputError(
-                f"task set {self._taskset.name!r}: expected a level from {levels[0]} to {levels[-1]}, found"
-                f" {unknown[0]}"
+                f"task set {self.taskset.name!r}: expected a level from {levels[0]} to {levels[-1]}, found {unknown[0]}"
             )
         self._is_audit = options.kind == "audit"
         self._drawn: list[DrawnTask] = []
@@ -130,7 +128,8 @@ class Examination:
         self._sample: dict[str, Task] = {}
         self._forged = set[str]()
         """Ids of tasks on which the common forgeries are tried, of which there are many."""
-        self._is_done = False
+        self.is_done = False
+        """Whether it was not interrupted."""
 
     async def run(self) -> None:
         """Look at everything.
@@ -139,7 +138,7 @@ class Examination:
             BadInputError: a scorer cannot be loaded, or a task of a set has none.
             SandboxError: this machine makes no boxes.
         """
-        by_level = {level: [*self._draw(level)] for level in self._levels}
+        by_level = {level: [*self._draw(level)] for level in self.levels}
         self._drawn = [one for some in by_level.values() for one in some]
         self._tell(Progress(0, 0, f"compare {len(self._drawn)} tasks"))
         self._findings += await asyncio.to_thread(find_duplicates, self._drawn)
@@ -157,28 +156,40 @@ class Examination:
             if self._is_audit:
                 for level, some in sample.items():
                     more = self._choose(level, by_level[level], _NUM_ANSWERED)
-                    scored = [task for task in (some if any(one.artifacts for one in some) else more) if can_judge(task)]
+                    scored = [
+                        task for task in (some if any(one.artifacts for one in some) else more) if can_judge(task)
+                    ]
                     await self._try_constants(judge, level, scored)
         await self._compare_elsewhere()
-        self._is_done = True
+        self.is_done = True
+
+    def add(self, findings: Iterable[Finding], figures: JsonObject) -> None:
+        """Add what others found, such as a model's attempts."""
+        self._findings += findings
+        self._figures |= figures
+
+    def find_tasks(self, ids: Iterable[str]) -> list[Task]:
+        """Return the drawn tasks with these ids."""
+        drawn = {one.task.id: one.task for one in reversed(self._drawn)}
+        return [drawn[name] for name in ids if name in drawn]
 
     def report(self) -> Report:
         """Return what was found so far."""
         findings = [*self._findings, *self._judged.findings(is_audit=self._is_audit)]
         findings.sort(key=lambda one: [*CODES].index(one.code))
         failed = list(dict.fromkeys(one.code for one in findings if one.severity == "fails"))
-        notes = self._notes if self._is_done else [*self._notes, "it was interrupted: this is what it had found"]
+        notes = self._notes if self.is_done else [*self._notes, "it was interrupted: this is what it had found"]
         return Report(
-            taskset=self._taskset.name,
-            version=self._taskset.version,
-            verdict="failed" if failed or not self._is_done else "passed",
-            codes=failed if self._is_done else [*failed, "interrupted"],
+            taskset=self.taskset.name,
+            version=self.taskset.version,
+            verdict="failed" if failed or not self.is_done else "passed",
+            codes=failed if self.is_done else [*failed, "interrupted"],
             leave_out=list_left_out(findings),
-            is_mendable=self._is_done and is_mendable(findings),
+            is_mendable=self.is_done and is_mendable(findings, self._list_all(), self._sample.keys()),
             at=time.time(),
             kind=self._options.kind,
             seed=self._options.seed,
-            levels=self._levels,
+            levels=self.levels,
             num_compared=len(self._drawn),
             num_tasks=len(self._sample),
             counts=self._judged.counts,
@@ -188,13 +199,18 @@ class Examination:
             seconds=time.monotonic() - self._began,
         )
 
+    def _list_all(self) -> set[str]:
+        """Return the ids of all tasks of the set; empty: it has more than were drawn."""
+        drawn = [one for one in self._drawn if not one.is_extra]
+        return set() if any(one.is_endless for one in drawn) else {one.task.id for one in drawn}
+
     def _draw(self, level: int) -> Iterator[DrawnTask]:
         """Yield tasks of both splits, and some of another seed of train, which must not be in eval either."""
-        number = None if getattr(self._taskset, "is_finite", False) else self._options.compared
+        number = None if getattr(self.taskset, "is_finite", False) else self._options.compared
         parts: tuple[tuple[Split, int], ...] = (("train", 0), ("eval", 0), ("train", 1))
         for split, step in parts if number is not None else parts[:2]:
             self._tell(Progress(0, 0, f"draw tasks of level {level}, split {split}"))
-            tasks = self._taskset.tasks(split=split, seed=self._options.seed + step, level=level, count=number)
+            tasks = self.taskset.tasks(split=split, seed=self._options.seed + step, level=level, count=number)
             drawn = list(islice(tasks, number))
             is_endless = number is not None and len(drawn) == number
             yield from (DrawnTask(task, split, level, is_endless, is_extra=step > 0) for task in drawn)
@@ -217,7 +233,7 @@ class Examination:
         return False
 
     def _solve(self, task: Task) -> Script | None:
-        found = self._taskset.solve(task)
+        found = self.taskset.solve(task)
         return None if found.name == "none" else found
 
     async def _search(self, pool: SandboxPool, drawn: Sequence[DrawnTask]) -> list[Finding]:
@@ -232,7 +248,8 @@ class Examination:
         if self._is_audit:
             boxed = [task for task in tasks if task.sandbox is not None][:_NUM_BOXES]
             inside = [
-                TaskContents(task.id, await read_box(pool, task), list_secrets(task, self._solve(task))) for task in boxed
+                TaskContents(task.id, await read_box(pool, task), list_secrets(task, self._solve(task)))
+                for task in boxed
             ]
             leaks += await asyncio.to_thread(find_leaks, inside)
         for leak in leaks:
@@ -243,24 +260,29 @@ class Examination:
     def _make_cases(self, task: Task) -> list[_Case]:
         reference = self._solve(task)
         cases = [_Case(probe.code, task, probe.script, 0.0, _NUM_TIMES) for probe in list_always(task)]
-        if reference is None or not getattr(self._taskset, "has_reference", True):
+        if reference is None or not getattr(self.taskset, "has_reference", True):
             self._notes.append("the set has no reference: that a right answer scores 1 was not tried")
         else:
             cases.append(_Case("reference", task, reference, 1.0, _NUM_TIMES))
         scripts: dict[str, tuple[Sequence[Script], float]] = {
-            "rewrites": (self._taskset.rewrites(task), 1.0),
-            "mutants": (self._taskset.mutants(task), 0.0),
-            "cheats": (self._taskset.cheats(task), 0.0),
+            "rewrites": (self.taskset.rewrites(task), 1.0),
+            "mutants": (self.taskset.mutants(task), 0.0),
+            "cheats": (self.taskset.cheats(task), 0.0),
         }
         for code, (some, expected) in scripts.items():
             for number, script in enumerate(some):
                 cases.append(_Case(code, task, script, expected, 2 if number % _REPEATED == 0 else 1))
         if self._is_audit:
-            cases += [_Case(probe.code, task, probe.script, 0.0, 1) for probe in list_probes(task, reference, is_forged=task.id in self._forged)]
+            cases += [
+                _Case(probe.code, task, probe.script, 0.0, 1)
+                for probe in list_probes(task, reference, is_forged=task.id in self._forged)
+            ]
         return cases
 
     async def _try_constants(self, judge: ScriptJudge, level: int, tasks: Sequence[Task]) -> None:
-        solved = [(task, one) for task in tasks if (one := self._solve(task)) is not None and not self._judged.pays(task)]
+        solved = [
+            (task, one) for task in tasks if (one := self._solve(task)) is not None and not self._judged.pays(task)
+        ]
         self._tell(Progress(0, 0, f"try single answers at level {level}"))
         finding, share = await find_constants(judge, solved, level)
         self._findings += [finding] if finding else []
@@ -269,12 +291,12 @@ class Examination:
 
     async def _compare_elsewhere(self) -> None:
         """Draw the tasks in other processes, and judge some answers there."""
-        here = [await asyncio.to_thread(hash_tasks, self._taskset, one, self._options.seed) for one in self._levels]
+        here = [await asyncio.to_thread(hash_tasks, self.taskset, one, self._options.seed) for one in self.levels]
         scripts = self._judged.repeatable[:_NUM_ELSEWHERE] if self._is_audit else []
         judged = [JudgedScript(case.task, case.script) for case, _ in scripts]
         for place in PLACES if self._is_audit else PLACES[:1]:
             self._tell(Progress(0, 0, f"draw and score in {place.name}"))
-            there = await repeat_elsewhere(place, self._name, self._levels, self._options.seed, judged)
+            there = await repeat_elsewhere(place, self._name, self.levels, self._options.seed, judged)
             if isinstance(there, str):
                 self._findings.append(make_finding("unstable-tasks", f"{place.name} failed: {there}"))
                 continue
@@ -283,7 +305,7 @@ class Examination:
     def _compare(
         self, place: str, here: Sequence[str], there: Elsewhere, scripts: "Sequence[tuple[_Case, Judgement]]"
     ) -> Iterable[Finding]:
-        for level, one, other in zip(self._levels, here, there.hashes, strict=True):
+        for level, one, other in zip(self.levels, here, there.hashes, strict=True):
             if one != other:
                 text = f"level {level}, seed {self._options.seed}: {place} draws other tasks; draw from seeds only, and"
                 yield make_finding("unstable-tasks", f"{text} iterate over no set")

@@ -1,6 +1,6 @@
 """Findings on a task set, and the report that they are kept in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set as Collection
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -15,37 +15,47 @@ class Code(NamedTuple):
     """A kind of finding."""
 
     severity: Severity
-    is_of_tasks: bool
-    """Whether the set is mended by leaving out the tasks that it names."""
+    subject: Literal["tasks", "set"]
+    """``tasks``: leaving out those that it names mends the set."""
     sentence: str
 
 
+_TASKS: Final = "tasks"
+_SET: Final = "set"
 CODES: Final[dict[str, Code]] = {
-    "unstable-tasks": Code("fails", False, "Equal arguments give other tasks in another process, or at another time."),
-    "same-id": Code("fails", True, "Different tasks have one id."),
-    "split-overlap": Code("fails", True, "A task of split eval is in split train, too."),
-    "near-overlap": Code("fails", True, "A task of split eval is nearly one of split train, with the same answer."),
-    "duplicates": Code("fails", True, "Tasks of one split ask the same."),
-    "near-duplicates": Code("warns", True, "Tasks of one split ask nearly the same, with the same answer."),
-    "leak": Code("fails", True, "The agent sees what only the scorer should know."),
-    "reference": Code("fails", True, "The reference scores below 1."),
-    "rewrites": Code("fails", True, "Another right solution scores below 1."),
-    "mutants": Code("fails", True, "Wrong solutions score above 0."),
-    "says-yes": Code("fails", True, "The scorer rewards what it cannot judge: crashes, skipped tests, time-outs, anything."),
-    "empty": Code("fails", True, "An empty answer scores above 0."),
-    "untouched": Code("fails", True, "An attempt that does nothing scores above 0."),
-    "echo": Code("fails", True, "The prompt, given back, scores above 0."),
-    "garbage": Code("fails", True, "An answer without sense scores above 0."),
-    "cheats": Code("fails", True, "A forgery scores above 0."),
-    "unstable-verdict": Code("fails", True, "The same answer scores differently."),
-    "constant-answer": Code("fails", False, "One answer solves many tasks."),
-    "few-scripts": Code("fails", False, "The set brings too few right solutions, wrong ones or forgeries of its own."),
-    "unscored": Code("warns", True, "The scorer fails on an odd answer, so a policy can choose no reward instead of 0."),
-    "slow-scoring": Code("warns", True, "Scoring one answer takes long."),
-    "always-solved": Code("warns", True, "The model solves the task each time, so it teaches nothing."),
-    "never-solved": Code("warns", True, "The model never solves the task."),
+    "unstable-tasks": Code("fails", _SET, "Equal arguments give other tasks in another process, or at another time."),
+    "same-id": Code("fails", _TASKS, "Different tasks have one id."),
+    "split-overlap": Code("fails", _TASKS, "A task of split eval is in split train, too."),
+    "near-overlap": Code("fails", _TASKS, "A task of split eval is nearly one of split train, with the same answer."),
+    "duplicates": Code("fails", _TASKS, "Tasks of one split ask the same."),
+    "near-duplicates": Code("warns", _TASKS, "Tasks of one split ask nearly the same, with the same answer."),
+    "leak": Code("fails", _TASKS, "The agent sees what only the scorer should know."),
+    "reference": Code("fails", _TASKS, "The reference scores below 1."),
+    "rewrites": Code("fails", _TASKS, "Another right solution scores below 1."),
+    "mutants": Code("fails", _TASKS, "Wrong solutions score above 0."),
+    "says-yes": Code(
+        "fails", _TASKS, "The scorer rewards what it cannot judge: crashes, skipped tests, time-outs, anything."
+    ),
+    "empty": Code("fails", _TASKS, "An empty answer scores above 0."),
+    "untouched": Code("fails", _TASKS, "An attempt that does nothing scores above 0."),
+    "echo": Code("fails", _TASKS, "The prompt, given back, scores above 0."),
+    "garbage": Code("fails", _TASKS, "An answer without sense scores above 0."),
+    "cheats": Code("fails", _TASKS, "A forgery scores above 0."),
+    "unstable-verdict": Code("fails", _TASKS, "The same answer scores differently."),
+    "constant-answer": Code("fails", _SET, "One answer solves many tasks."),
+    "few-scripts": Code("fails", _SET, "The set brings too few right solutions, wrong ones or forgeries of its own."),
+    "unscored": Code(
+        "warns", _TASKS, "The scorer fails on an odd answer, so a policy can choose no reward instead of 0."
+    ),
+    "slow-scoring": Code("warns", _TASKS, "Scoring one answer takes long."),
+    "always-solved": Code("warns", _TASKS, "The model solves the task each time, so it teaches nothing."),
+    "never-solved": Code("warns", _TASKS, "The model never solves the task."),
 }
 """Every kind of finding, in the order of a report."""
+
+
+_OF_ALL: Final = frozenset({"same-id", "split-overlap", "near-overlap", "duplicates", "near-duplicates"})
+"""Kinds that all tasks are looked at for, not those alone that are scored."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +113,25 @@ def make_finding(
 
 def list_left_out(findings: Iterable[Finding]) -> list[str]:
     """Return the ids of tasks without which the set has none of the findings that fail it."""
-    return sorted({task for one in findings if one.severity == "fails" and CODES[one.code].is_of_tasks for task in one.tasks})
+    return sorted(
+        {
+            task
+            for one in findings
+            if one.severity == "fails" and CODES[one.code].subject == _TASKS
+            for task in one.tasks
+        }
+    )
 
 
-def is_mendable(findings: Iterable[Finding]) -> bool:
-    """Whether leaving out tasks mends all that fails the set."""
-    return all(one.severity != "fails" or (CODES[one.code].is_of_tasks and one.tasks) for one in findings)
+def is_mendable(findings: Iterable[Finding], compared: Collection[str], scored: Collection[str]) -> bool:
+    """Whether leaving out the named tasks mends a set: something is left, and the rest was looked at, too.
+
+    Args:
+        findings: on the set.
+        compared: ids of all its tasks; empty: it has no end.
+        scored: ids of the tasks that were scored.
+    """
+    failed = [one for one in findings if one.severity == "fails"]
+    is_covered = scored == compared or all(one.code in _OF_ALL for one in failed)
+    of_tasks = all(CODES[one.code].subject == _TASKS and one.tasks for one in failed)
+    return of_tasks and is_covered and not compared <= set(list_left_out(failed))

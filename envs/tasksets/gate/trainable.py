@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent_layer.dispatcher import TASKSET_LABEL, VERSION_LABEL, find_taskset, find_verdict, verdict_path
+from agent_layer.dispatcher import TASKSET_LABEL, VERSION_LABEL, find_taskset, find_verdict, refuse_failed, verdict_path
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, replace_file
 from agent_layer.schema import HOLDOUT_LABEL, JsonObject, Task
@@ -48,11 +48,18 @@ def write_task_line(task: Task, taskset: TaskSet) -> bytes:
     )
 
 
-def check_trainable(directory: Path, tasks: Iterable[Task]) -> None:
-    """Check that every task set among the tasks has passed its gate; tasks without such a label are the user's own.
+def check_trainable(directory: Path, tasks: Iterable[Task], file_sets: Iterable[tuple[str, str] | None] = ()) -> None:
+    """Check that every task set among the tasks has passed its gate, and that no file of tasks failed an audit.
 
-    Raises: BadInputError: one has failed, or was never checked.
+    Args:
+        directory: the data directory.
+        tasks: those without the label of a set are the user's own.
+        file_sets: the files that they are from, as ``identify_file`` names them.
+
+    Raises: BadInputError: a set has failed or was never checked, or a file has failed.
     """
+    failed = (find_verdict(directory, *one) for one in file_sets if one is not None)
+    refuse_failed((one for one in failed if one is not None and not one.is_passed), "train with --unchecked")
     sets = {found for task in tasks if (found := find_taskset(task.labels)) is not None}
     for taskset, version in sorted(sets):
         report = find_verdict(directory, taskset, version)

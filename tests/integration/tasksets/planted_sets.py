@@ -1,5 +1,7 @@
 """Task sets with one planted defect each, by the code that an audit names it with; and sets without any."""
 
+# ruff: noqa: ARG002  # each set overrides what its class is named after
+
 import base64
 import datetime
 import itertools
@@ -16,11 +18,40 @@ from envs.grading import Verdict, prepare_box
 from envs.tasksets import Script
 
 _flips = itertools.count()
-_WORDS = (
-    "river lamp window engine copper garden signal pepper bridge candle forest magnet pocket silver thunder velvet"
-    " walnut yellow anchor basket cactus dragon ember falcon ginger harbor island jacket kernel ladder marble needle"
-    " orange pebble quartz ribbon saddle tunnel urchin violin whistle zipper"
-).split()
+_WORDS = [
+    "river",
+    "lamp",
+    "window",
+    "engine",
+    "copper",
+    "garden",
+    "signal",
+    "pepper",
+    "bridge",
+    "candle",
+    "forest",
+    "magnet",
+    "pocket",
+    "silver",
+    "thunder",
+    "velvet",
+    "walnut",
+    "yellow",
+    "anchor",
+    "basket",
+    "cactus",
+    "dragon",
+    "ember",
+    "falcon",
+    "ginger",
+    "harbor",
+    "island",
+    "jacket",
+    "kernel",
+    "ladder",
+    "marble",
+    "needle",
+]
 
 
 def read_answer(trajectory, result):
@@ -47,7 +78,7 @@ class Sums:
             task = Task(id=f"{split}-{seed}-{index}", run="planted", split=split, scorer=self.scorer)
             yield self.fill(task, rng, index)
 
-    def fill(self, task, rng, index):  # noqa: ARG002  # for those below
+    def fill(self, task, rng, index):
         """Return the task with input and grading."""
         first, second = 2 * rng.randint(10**4, 10**6) + (task.split == "eval"), rng.randint(10**4, 10**6)
         return change(task, input=f"What is {first} + {second}?", grading={"answer": first + second})
@@ -56,7 +87,7 @@ class Sums:
         """Return the answer."""
         return answer(str(task.grading["answer"]))
 
-    def rewrites(self, task):  # noqa: ARG002  # the protocol's own signature
+    def rewrites(self, task):
         """Return none."""
         return ()
 
@@ -76,7 +107,7 @@ def answer(text):
 class Choices(Sums):
     """The right one of four numbers that the question names."""
 
-    def fill(self, task, rng, index):  # noqa: ARG002
+    def fill(self, task, rng, index):
         options = rng.sample(range(1000, 10**6), 4)
         text = f"Which of these is the largest? {', '.join(map(str, options))}"
         return change(task, input={"question": text, "options": options}, grading={"answer": max(options)})
@@ -85,7 +116,7 @@ class Choices(Sums):
 class Extraction(Sums):
     """A word of a text."""
 
-    def fill(self, task, rng, index):  # noqa: ARG002
+    def fill(self, task, rng, index):
         words = rng.sample(_WORDS, 12)
         place = rng.randrange(12)
         text = f"Here are words: {' '.join(words)}. Answer with word number {place + 1}."
@@ -95,7 +126,7 @@ class Extraction(Sums):
 class Coins(Sums):
     """Yes or no."""
 
-    def fill(self, task, rng, index):  # noqa: ARG002
+    def fill(self, task, rng, index):
         number = 2 * rng.randint(10**6, 10**9) + (task.split == "eval")
         digits = sum(map(int, str(number)))
         text = f"Is the sum of the digits of {number} even? Answer yes or no."
@@ -105,7 +136,7 @@ class Coins(Sums):
 class Mirrors(Sums):
     """Words to spell backward: the answer, reversed, is the question."""
 
-    def fill(self, task, rng, index):  # noqa: ARG002
+    def fill(self, task, rng, index):
         word = "".join(rng.choice("abcdefghijklmnop") for _ in range(9))
         return change(task, input=f"Spell backward: {word}", grading={"answer": word[::-1]})
 
@@ -113,7 +144,7 @@ class Mirrors(Sums):
 class Targets(Sums):
     """Numbers to make a target from; the grading repeats the target, which is part of the question."""
 
-    def fill(self, task, rng, index):  # noqa: ARG002
+    def fill(self, task, rng, index):
         target, offset = rng.randint(10**5, 10**7), rng.randint(1000, 9999)
         text = f"Write {target} as a sum with {offset}, such as 3+4."
         return change(task, input=text, grading={"target": target, "answer": f"{target - offset}+{offset}"})
@@ -162,7 +193,7 @@ def score_without_errors(task, trajectory, result):
     """Return 1 where the answer cannot be read."""
     try:
         return float(int(read_answer(trajectory, result)) == task.grading["answer"])
-    except Exception:
+    except Exception:  # noqa: BLE001  # the planted defect
         return 1.0
 
 
@@ -204,7 +235,7 @@ class Dated(Sums):
 
     def fill(self, task, rng, index):
         task = super().fill(task, rng, index)
-        return change(task, input=f"Today is {datetime.date.today()}. {task.input}")
+        return change(task, input=f"Today is {datetime.datetime.now(tz=datetime.UTC).date()}. {task.input}")
 
 
 class Unstable(Sums):
@@ -233,7 +264,9 @@ class NearlyOverlapping(Sums):
             rng = random.Random(index)
         words = " ".join(rng.choice(_WORDS) for _ in range(60))
         grading = {"answer": "".join(word[0] for word in words.split())}
-        return change(task, input=f"Answer the first letters of: {words}{' now' * (task.split == 'eval')}", grading=grading)
+        return change(
+            task, input=f"Answer the first letters of: {words}{' now' * (task.split == 'eval')}", grading=grading
+        )
 
 
 class Repeated(Sums):
@@ -343,9 +376,10 @@ class Programs(Sums):
 
     scorer = f"{__name__}:TestedCode"
 
-    def fill(self, task, rng, index):  # noqa: ARG002
+    def fill(self, task, rng, index):
         number = rng.randint(10**6, 10**9)
-        tests = f"import unittest, work\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(work.add(3), {number + 3})\n"
+        body = f"    def test(self):\n        self.assertEqual(work.add(3), {number + 3})\n"
+        tests = f"import unittest, work\nclass T(unittest.TestCase):\n{body}"
         source = "def add(value):\n    return value\n"
         return change(
             task,

@@ -11,8 +11,8 @@ from agent_layer.schema import Task
 from envs.script import Script
 
 _EXPECTED: Final = re.compile(
-    r"(?:^|_)(?:answers?|expect\w*|solutions?|targets?|truth|gold\w*|correct|outputs?|results?|references?|tests?|hidden"
-    r"|checks?|labels?|key|secret|wanted|graded?|grading|rubric)(?:_|$)",
+    r"(?:^|_)(?:answers?|expect\w*|solutions?|targets?|truth|gold\w*|correct|outputs?|results?|references?|tests?"
+    r"|hidden|checks?|labels?|key|secret|wanted|graded?|grading|rubric)(?:_|$)",
     re.IGNORECASE,
 )
 """Names of fields of a grading that hold what is right; others may repeat what the agent gets."""
@@ -29,11 +29,11 @@ _MAX_VALUES: Final = 3
 """Values that a list has at most where each of them tells something."""
 _MAX_SECRETS: Final = 300
 _MAX_VISIBLE_LENGTH: Final = 1 << 20
-_ONES: Final = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-    " eighteen nineteen"
-).split()
-_TENS: Final = "_ _ twenty thirty forty fifty sixty seventy eighty ninety".split()
+_ONES: Final = [
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+]
+_TENS: Final = ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 
 class VisibleText(NamedTuple):

@@ -115,7 +115,10 @@ _WHOLE: Final[dict[str, Callable[[str], str]]] = {
 _TOKENS: Final[dict[str, tuple[re.Pattern[str], Callable[[str], str]]]] = {
     "base64": (re.compile(r"(?<![\w+/-])[\w+/-]{2,}={0,2}(?![\w+/=-])", re.ASCII), _attempt(_read_base64)),
     "base32": (re.compile(r"(?<!\w)[A-Z2-7]{4,}={0,6}(?![\w=])"), _attempt(_read_base32)),
-    "hex": (re.compile(r"(?<![0-9a-fA-F])(?:0x)?(?:[0-9a-fA-F]{2}){2,}(?![0-9a-fA-F])"), _attempt(lambda token: bytes.fromhex(token.removeprefix("0x")))),
+    "hex": (
+        re.compile(r"(?<![0-9a-fA-F])(?:0x)?(?:[0-9a-fA-F]{2}){2,}(?![0-9a-fA-F])"),
+        _attempt(lambda token: bytes.fromhex(token.removeprefix("0x"))),
+    ),
     "codes": (re.compile(r"(?<!\d)(?:1?\d{2}[\s,;]+)+1?\d{2}(?!\d)"), _attempt(_read_codes)),
     "bits": (re.compile(r"(?<!\d)[01]{8}(?:\s?[01]{8})*(?!\d)"), _attempt(_read_bits)),
 }

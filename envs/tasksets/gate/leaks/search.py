@@ -1,4 +1,4 @@
-"""Search for leaks: does what an agent sees hold what only its scorer should know?
+"""Search for leaks: whether what an agent sees holds what only its scorer should know.
 
 A value that stands somewhere by chance, or because the question is about it, is no leak. Two rules tell them apart:
 
@@ -8,10 +8,11 @@ A value that stands somewhere by chance, or because the question is about it, is
   only in less than half of the tasks: where nearly all of them have it, in different places, finding it is the task.
 """
 
+import codecs
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from envs.tasksets.gate.leaks.contents import STRUCTURE, Secret, VisibleText, is_named_answer, normalise, read_number
@@ -27,7 +28,13 @@ _ENCODED_BITS: Final = 20.0
 _MAX_PLACES: Final = 4
 _MIN_UNBOUNDED: Final = 16
 """Characters of a text that is found inside of words, too."""
-_TRANSFORMS: Final = frozenset({"reversed", "rot13", "spaced"})
+_WHOLE: Final = "="
+"""Stands before a value that is all of a text."""
+_TRANSFORMS: Final[dict[str, Callable[[str], str]]] = {
+    "reversed": lambda text: text[::-1],
+    "rot13": lambda text: codecs.encode(text, "rot13"),
+    "spaced": " ".join,
+}
 """Encodings that tasks ask for."""
 _NUMBER: Final = re.compile(r"(?<![\w.])-?(?:\d+(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 
@@ -75,59 +82,92 @@ class _Hit(NamedTuple):
 
 def find_leaks(tasks: Sequence[TaskContents]) -> list[Leak]:
     """Return the ways from visible texts to secrets; each task is named by one of them at most."""
-    tasks = [one for one in tasks if one.secrets]
-    if not tasks:
-        return []
-    views = [_make_views(one.visible) for one in tasks]
-    own: dict[_Rule, dict[int, _Hit]] = defaultdict(dict)
-    by_chance: dict[_Rule, int] = defaultdict(int)
-    telling: list[tuple[int, _Hit]] = []
-    num_pairs = 0
-    others = range(1, min(_NUM_OTHERS, len(tasks) - 1) + 1)
-    for at, task in enumerate(tasks):
-        for step in others:
-            num_pairs += 1
-            for rule in {hit.rule for one in tasks[(at + step) % len(tasks)].secrets for hit in _match(views[at], one)}:
-                by_chance[rule] += 1
-        for secret in task.secrets:
-            hits = list(_match(views[at], secret))
+    search = _Search([one for one in tasks if one.secrets])
+    return [*search.find_rules(), *search.find_single()]
+
+
+class _Search:
+    """Where the secrets of tasks were found: in what is visible of them, and of others."""
+
+    def __init__(self, tasks: Sequence[TaskContents]) -> None:
+        self._tasks = tasks
+        self._views = [_make_views(one.visible) for one in tasks]
+        self._own: dict[_Rule, dict[int, _Hit]] = defaultdict(dict)
+        """By rule, the tasks whose secret it reads."""
+        self._by_chance: Counter[_Rule] = Counter()
+        """Tasks in which a rule reads the secret of another."""
+        self._telling: list[tuple[int, _Hit]] = []
+        """Tasks with secrets that stand in no other."""
+        self._named = set[int]()
+        """Tasks that a leak names."""
+        self._steps = range(1, min(_NUM_OTHERS, len(tasks) - 1) + 1)
+        for at in range(len(tasks)):
+            self._look(at)
+
+    def find_rules(self) -> Iterator[Leak]:
+        """Yield the rules that read the secrets of many tasks."""
+        self._num_alike = Counter(_group(rule) for rule, found in self._own.items() if len(found) > 1)
+        rules = [(rule, found) for rule, found in self._own.items() if self._is_telling(rule, len(found))]
+        for rule, found in sorted(rules, key=lambda one: (-len(one[1]), not one[0].place, one[0])):
+            if not found.keys() <= self._named:
+                yield self._describe(found, is_question=self._is_question(rule, found))
+
+    def find_single(self) -> Iterator[Leak]:
+        """Yield tasks that tell their own secrets alone."""
+        plain = {at for at, hit in self._telling if not hit.rule.encoding}
+        is_to_find = len(self._tasks) >= _MIN_TASKS and len(plain) >= _MIN_SHARE * len(self._tasks)
+        fields = (
+            (at, hit)
+            for found in self._own.values()
+            for at, hit in found.items()
+            if hit.rule.before == _WHOLE and is_named_answer(hit.view.place)
+        )
+        for at, hit in [*((at, hit) for at, hit in self._telling if hit.rule.encoding or not is_to_find), *fields]:
+            if at not in self._named:
+                yield self._describe({at: hit}, is_question=False)
+
+    def _look(self, at: int) -> None:
+        others = [(at + step) % len(self._tasks) for step in self._steps]
+        for other in others:
+            secrets = self._tasks[other].secrets
+            self._by_chance.update({hit.rule for one in secrets for hit in _match(self._views[at], one)})
+        for secret in self._tasks[at].secrets:
+            hits = list(_match(self._views[at], secret))
             for hit in hits:
-                own[hit.rule].setdefault(at, hit)
-            if hits and not any(_holds(views[(at + step) % len(tasks)], secret) for step in others):
-                telling += [(at, hit) for hit in hits if secret.bits >= _least_bits(hit)]
-    num_alike = Counter(_group(rule) for rule, found in own.items() if len(found) > 1)
+                self._own[hit.rule].setdefault(at, hit)
+            rich = [hit for hit in hits if secret.bits >= (_ENCODED_BITS if hit.rule.encoding else _PLAIN_BITS)]
+            if rich and not any(next(_match(self._views[other], secret), None) for other in others):
+                self._telling += [(at, hit) for hit in rich]
 
-    def alike(rule: _Rule) -> float:
-        """Return how often a value is at this one of places among which a task draws, such as options of a choice."""
-        return 0.0 if num_alike[_group(rule)] < 2 else 1 / num_alike[_group(rule)]
+    def _is_telling(self, rule: _Rule, number: int) -> bool:
+        """Whether a rule reads too many secrets for chance.
 
-    rules = [
-        (len(found), rule, found)
-        for rule, found in own.items()
-        if len(tasks) >= _MIN_TASKS
-        and len(found) >= _MIN_SHARE * len(tasks)
-        and num_alike[_group(rule)]
-        * _tail(len(tasks), len(found), max((by_chance[rule] + 0.5) / (num_pairs + 1), alike(rule)))
-        < _MAX_CHANCE
-    ]
-    leaks, named = list[Leak](), set[int]()
-    for _, rule, found in sorted(rules, key=lambda one: (-one[0], not one[1].place, one[1])):
-        if not found.keys() <= named:
-            named |= found.keys()
-            leaks.append(_describe(tasks, found, _is_question(rule, found, views)))
-    plain = {at for at, hit in telling if not hit.rule.encoding}
-    is_search = len(tasks) >= _MIN_TASKS and len(plain) >= _MIN_SHARE * len(tasks)
-    rest: dict[int, _Hit] = {}
-    for at, hit in telling:
-        if at not in named and (hit.rule.encoding or not is_search):
-            rest.setdefault(at, hit)
-    named_fields = {
-        at: hit for found in own.values() for at, hit in found.items() if hit.rule.before == "=" and at not in named
-    }
-    for at, hit in named_fields.items():
-        if is_named_answer(hit.view.place):
-            rest.setdefault(at, hit)
-    return leaks + [_describe(tasks, {at: hit}, is_question=False) for at, hit in sorted(rest.items())]
+        Chance is how often it reads the secret of another task; and where the secret stands at one of several places of
+        a kind, such as options of a choice, how often it would be at this one.
+        """
+        total = len(self._tasks)
+        if total < _MIN_TASKS or number < _MIN_SHARE * total:
+            return False
+        chance = (self._by_chance[rule] + 0.5) / (total * len(self._steps) + 1)
+        num_alike = self._num_alike[_group(rule)]
+        chance = chance if num_alike < 2 else max(chance, 1 / num_alike)
+        return num_alike * _tail(total, number, chance) < _MAX_CHANCE
+
+    def _is_question(self, rule: _Rule, found: dict[int, _Hit]) -> bool:
+        """Whether nothing but the encoded value tells the inputs apart."""
+        rests: set[tuple[str, ...]] = set()
+        for at, hit in found.items():
+            encoded = _TRANSFORMS.get(rule.encoding, str)(hit.form)
+            texts = (view.text for view in self._views[at] if not view.encoding and view.place.startswith("input"))
+            rests.add(tuple(text.replace(encoded, "") for text in texts))
+        return rule.encoding in _TRANSFORMS and len(rests) == 1
+
+    def _describe(self, found: dict[int, _Hit], *, is_question: bool) -> Leak:
+        self._named |= found.keys()
+        hit = next(iter(found.values()))
+        how = f" as {hit.view.encoding}" if hit.view.encoding else ""
+        evidence = f"{hit.view.place}{how} holds {hit.form[:60]!r}, in {len(found)} of {len(self._tasks)} tasks"
+        return Leak([self._tasks[at].id for at in sorted(found)], evidence, is_question)
 
 
 def _make_views(visible: Iterable[VisibleText]) -> list[_View]:
@@ -150,7 +190,7 @@ def _match(views: Iterable[_View], secret: Secret) -> Iterator[_Hit]:
         if view.encoding and view.place in plain:
             continue
         if view.text in secret.forms or (secret.number is not None and read_number(view.text) == secret.number):
-            found = [("=", shortest)]
+            found = [(_WHOLE, shortest)]
         elif view.place.endswith(STRUCTURE):
             continue
         else:
@@ -171,10 +211,6 @@ def _find_words(text: str, form: str, number: float | None) -> Iterator[int]:
         yield from (match.start() for match in re.finditer(re.escape(form).join(bounds), text))
 
 
-def _holds(views: Iterable[_View], secret: Secret) -> bool:
-    return next(iter(_match(views, secret)), None) is not None
-
-
 def _group(rule: _Rule) -> tuple[str, str]:
     return re.sub(r"\d+", "*", rule.place), rule.encoding
 
@@ -188,22 +224,3 @@ def _tail(number: int, least: int, chance: float) -> float:
     return sum(
         math.comb(number, hits) * chance**hits * (1 - chance) ** (number - hits) for hits in range(least, number + 1)
     )
-
-
-def _is_question(rule: _Rule, found: dict[int, _Hit], views: Sequence[list[_View]]) -> bool:
-    """Whether nothing but the encoded value tells the inputs apart."""
-    if rule.encoding not in _TRANSFORMS:
-        return False
-    rests: set[tuple[str, ...]] = set()
-    for at, hit in found.items():
-        mirrored = hit.form[::-1] if rule.encoding == "reversed" else ""
-        texts = (view.text for view in views[at] if not view.encoding and view.place.startswith("input"))
-        rests.add(tuple(text.replace(mirrored, "") if mirrored else "" for text in texts))
-    return len(rests) == 1
-
-
-def _describe(tasks: Sequence[TaskContents], found: dict[int, _Hit], is_question: bool) -> Leak:  # noqa: FBT001
-    hit = next(iter(found.values()))
-    how = f" as {hit.view.encoding}" if hit.view.encoding else ""
-    evidence = f"{hit.view.place}{how} holds {hit.form[:60]!r}, in {len(found)} of {len(tasks)} tasks"
-    return Leak([tasks[at].id for at in sorted(found)], evidence, is_question)
