@@ -27,7 +27,7 @@ from envs.sandbox import PoolOptions, SandboxPool, open_pool
 from envs.script import Script
 from envs.tasksets.gate.constants import find_constants
 from envs.tasksets.gate.duplicates import DrawnTask, find_duplicates
-from envs.tasksets.gate.elsewhere import PLACES, Elsewhere, JudgedScript, hash_tasks, repeat_elsewhere
+from envs.tasksets.gate.elsewhere import PLACES, Elsewhere, JudgedScript, Place, hash_tasks, repeat_elsewhere
 from envs.tasksets.gate.leaks.box import read_box
 from envs.tasksets.gate.leaks.contents import list_secrets, list_visible
 from envs.tasksets.gate.leaks.search import TaskContents, find_leaks
@@ -79,7 +79,9 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
     """Tasks of each level that are scored."""
     compared: int = 32
-    """Tasks of each level and split that are compared with each other; an audit of files compares all."""
+    """Tasks of each level and split that are compared with each other; of files all are."""
+    places: Sequence[Place] | None = None
+    """Other processes in which tasks are drawn and answers judged; None: one in a check, all in an audit."""
 
 
 class _Case(NamedTuple):
@@ -155,11 +157,8 @@ class Examination:
                 self._sample[case.task.id] = case.task
             if self._is_audit:
                 for level, some in sample.items():
-                    more = self._choose(level, by_level[level], _NUM_ANSWERED)
-                    scored = [
-                        task for task in (some if any(one.artifacts for one in some) else more) if can_judge(task)
-                    ]
-                    await self._try_constants(judge, level, scored)
+                    if not any(self._judged.pays(task) for task in some):
+                        await self._try_constants(judge, level, some, by_level[level])
         await self._compare_elsewhere()
         self.is_done = True
 
@@ -279,10 +278,13 @@ class Examination:
             ]
         return cases
 
-    async def _try_constants(self, judge: ScriptJudge, level: int, tasks: Sequence[Task]) -> None:
-        solved = [
-            (task, one) for task in tasks if (one := self._solve(task)) is not None and not self._judged.pays(task)
-        ]
+    async def _try_constants(
+        self, judge: ScriptJudge, level: int, sample: Sequence[Task], drawn: Sequence[DrawnTask]
+    ) -> None:
+        """Try single answers on the sample; on more tasks where that takes no boxes."""
+        has_boxes = any(one.artifacts for one in sample)
+        tasks = [one for one in (sample if has_boxes else self._choose(level, drawn, _NUM_ANSWERED)) if can_judge(one)]
+        solved = [(task, one) for task in tasks if (one := self._solve(task)) is not None]
         self._tell(Progress(0, 0, f"try single answers at level {level}"))
         finding, share = await find_constants(judge, solved, level)
         self._findings += [finding] if finding else []
@@ -294,7 +296,8 @@ class Examination:
         here = [await asyncio.to_thread(hash_tasks, self.taskset, one, self._options.seed) for one in self.levels]
         scripts = self._judged.repeatable[:_NUM_ELSEWHERE] if self._is_audit else []
         judged = [JudgedScript(case.task, case.script) for case, _ in scripts]
-        for place in PLACES if self._is_audit else PLACES[:1]:
+        places = self._options.places
+        for place in (PLACES if self._is_audit else PLACES[:1]) if places is None else places:
             self._tell(Progress(0, 0, f"draw and score in {place.name}"))
             there = await repeat_elsewhere(place, self._name, self.levels, self._options.seed, judged)
             if isinstance(there, str):
@@ -303,7 +306,7 @@ class Examination:
             self._findings += self._compare(place.name, here, there, scripts)
 
     def _compare(
-        self, place: str, here: Sequence[str], there: Elsewhere, scripts: "Sequence[tuple[_Case, Judgement]]"
+        self, place: str, here: Sequence[str], there: Elsewhere, scripts: Sequence[tuple[_Case, Judgement]]
     ) -> Iterable[Finding]:
         for level, one, other in zip(self.levels, here, there.hashes, strict=True):
             if one != other:

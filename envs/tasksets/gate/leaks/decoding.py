@@ -44,8 +44,9 @@ def find_texts(text: str) -> Iterator[HiddenText]:
 
 
 def describe_place(text: str, start: int) -> str:
-    """Return what stands before a place in a text, in a form that tasks of one template share."""
-    return re.sub(r"\d+", "#", text[max(0, start - _NUM_BEFORE) : start].casefold())
+    """Return what stands before a place in a text, in a form that tasks of one template share; empty: in a list."""
+    before = re.sub(r"\d+", "#", text[max(0, start - _NUM_BEFORE) : start].casefold())
+    return before if start <= _NUM_BEFORE or re.search("[^\\W_]", before.replace("#", "")) else ""
 
 
 def _decode(text: str) -> Iterator[tuple[str, str, str]]:
@@ -101,7 +102,7 @@ def _read_bits(token: str) -> bytes:
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))", lambda one: chr(int(one[1] or one[2], 16)), text)
+    return re.sub(r"\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))", lambda one: chr(int(one[1] or one[2], 16)), text)
 
 
 _WHOLE: Final[dict[str, Callable[[str], str]]] = {
@@ -110,7 +111,7 @@ _WHOLE: Final[dict[str, Callable[[str], str]]] = {
     "percent": urllib.parse.unquote,
     "entities": html.unescape,
     "escapes": _unescape,
-    "spaced": lambda text: re.sub(r"(?<!\S)(?:\S[ ._-])+\S(?!\S)", lambda one: re.sub(r"[ ._-]", "", one[0]), text),
+    "spaced": lambda text: re.sub(r"(?<![^\s=:(\[])(?:\S[ ._-])+\S(?!\S)", lambda one: re.sub(r"[ ._-]", "", one[0]), text),
 }
 _TOKENS: Final[dict[str, tuple[re.Pattern[str], Callable[[str], str]]]] = {
     "base64": (re.compile(r"(?<![\w+/-])[\w+/-]{2,}={0,2}(?![\w+/=-])", re.ASCII), _attempt(_read_base64)),

@@ -30,6 +30,10 @@ _MIN_UNBOUNDED: Final = 16
 """Characters of a text that is found inside of words, too."""
 _WHOLE: Final = "="
 """Stands before a value that is all of a text."""
+_START: Final = "^"
+"""Stands before a value at the start of a text."""
+_LIST: Final = ""
+"""Stands before a value among others, which no rule tells apart."""
 _TRANSFORMS: Final[dict[str, Callable[[str], str]]] = {
     "reversed": lambda text: text[::-1],
     "rot13": lambda text: codecs.encode(text, "rot13"),
@@ -146,7 +150,7 @@ class _Search:
         a kind, such as options of a choice, how often it would be at this one.
         """
         total = len(self._tasks)
-        if total < _MIN_TASKS or number < _MIN_SHARE * total:
+        if total < _MIN_TASKS or number < _MIN_SHARE * total or rule.before == _LIST:
             return False
         chance = (self._by_chance[rule] + 0.5) / (total * len(self._steps) + 1)
         num_alike = self._num_alike[_group(rule)]
@@ -187,8 +191,8 @@ def _match(views: Iterable[_View], secret: Secret) -> Iterator[_Hit]:
     """Yield where views hold a secret; encoded only where the same text does not hold it plainly."""
     shortest, plain = min(secret.forms, key=len), set[str]()
     for view in views:
-        if view.encoding and view.place in plain:
-            continue
+        if (view.encoding and view.place in plain) or (view.place == "id" and secret.bits < _ENCODED_BITS):
+            continue  # ids count, and so do the answers of simple tasks
         if view.text in secret.forms or (secret.number is not None and read_number(view.text) == secret.number):
             found = [(_WHOLE, shortest)]
         elif view.place.endswith(STRUCTURE):
@@ -196,13 +200,13 @@ def _match(views: Iterable[_View], secret: Secret) -> Iterator[_Hit]:
         else:
             places = [(at, shortest) for at in view.numbers.get(secret.number, ())] if secret.number is not None else []
             places += [(at, form) for form in secret.forms for at in _find_words(view.text, form, secret.number)]
-            found = [(describe_place(view.text, at), form) for at, form in places[:_MAX_PLACES]]
+            found = [(describe_place(view.text, at) if at else _START, form) for at, form in places[:_MAX_PLACES]]
         if found and not view.encoding:
             plain.add(view.place)
         for before, form in found:
             yield _Hit(_Rule(view.place, view.encoding, f"{view.before}{before}"), view, form)
             if view.encoding:
-                yield _Hit(_Rule("", view.encoding, ""), view, form)
+                yield _Hit(_Rule("", view.encoding, "*"), view, form)
 
 
 def _find_words(text: str, form: str, number: float | None) -> Iterator[int]:
