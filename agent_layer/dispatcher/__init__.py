@@ -22,7 +22,7 @@ __getattr__, __all__ = face(
             " read_task_name task_line"
         ),
         "verdicts": (
-            "AUDIT_LABEL FILE_SET TASKSET_LABEL VERSION_LABEL TasksetVerdict find_taskset find_verdict identify_file"
+            "FILE_SET TASKSET_LABEL VERSION_LABEL TasksetVerdict find_taskset find_verdict identify_file"
             " label_tasks refuse_failed verdict_path"
         ),
     },

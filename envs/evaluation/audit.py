@@ -105,7 +105,7 @@ def _write(path: Path | None, lines: Iterable[bytes]) -> None:
         raise BadInputError(f"file {path}: cannot be written, {error.strerror}; choose another place") from error
 
 
-def _end(report: Report, *, is_done: bool) -> None:
+def _end(report: Report, *, is_done: bool) -> None:  # kept: exit statuses
     if not is_done:
         raise typer.Exit(_EXIT_STOPPED)
     if not report.is_passed:

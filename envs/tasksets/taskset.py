@@ -10,7 +10,8 @@ from envs.script import Script
 class TaskSet(Protocol):
     """Tasks of one kind. Equal arguments give equal bytes, on every machine.
 
-    A set may declare ``holdout = "near"``: no near-duplicate of its tasks of split eval is trained either.
+    A set may declare ``holdout = "near"``: no near-duplicate of its tasks of split eval is trained either. One may
+    declare ``partial = True``: its mutants may earn a part.
     """
 
     name: str

@@ -17,7 +17,7 @@ _COMMON: Final = ("0", "1", "2", "yes", "no", "true", "false", "A", "B", "none",
 _MAX_REFERENCES: Final = 12
 _MIN_TASKS: Final = 4
 _NUM_HOPELESS: Final = 8
-"""Tasks of which an answer solves none before it is given up."""
+"""Unsolved tasks before an answer is given up."""
 _MAX_SHARE: Final = 0.5
 """Share that fails a set if it certainly lies above it: a coin solves it where each task has two answers."""
 _Z: Final = 1.96

@@ -113,7 +113,7 @@ def _find_near(key: _Key, buckets: dict[tuple[object, ...], list[_Key]]) -> Iter
     yield from ((other, key, index) for index, other in nearest.values())
 
 
-def _take_minima(sketch: bytes) -> list[bytes]:
+def _take_minima(sketch: bytes) -> list[bytes]:  # kept: one-permutation MinHash
     """Return the smallest hash of each bin; empty where a bin has none."""
     minima = [b""] * _NUM_BINS
     for start in range(0, len(sketch), _HASH_SIZE):  # in ascending order

@@ -79,16 +79,13 @@ async def repeat_elsewhere(
     place: Place, name: str, levels: Sequence[int], seed: int, scripts: Sequence[JudgedScript] = ()
 ) -> Elsewhere | str:
     """Draw tasks and score scripts in another process; return what went wrong if it fails."""
-    environment = {**os.environ, "PYTHONHASHSEED": place.hash_seed}
-    if place.is_later:
-        environment["TZ"] = "Pacific/Kiritimati"
+    variables = [f"PYTHONHASHSEED={place.hash_seed}", *(["TZ=Pacific/Kiritimati"] if place.is_later else [])]
     request = _Request(name, seed, list(levels), list(scripts), _LATER_SECONDS if place.is_later else 0.0)
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _PROGRAM),
+        *("env", *variables, sys.executable, "-c", _PROGRAM),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=environment,
         limit=_LIMIT,
     )
     path = json.dumps([one for one in sys.path if one]).encode()
@@ -119,7 +116,8 @@ def answer_request() -> None:
     taskset = open_source(request.name)
     hashes = [hash_tasks(taskset, level, request.seed) for level in request.levels]
     answer = msgspec.json.encode(Elsewhere(hashes, asyncio.run(_judge(request.scripts))))
-    os.write(output, b"\n" + answer) if len(answer) < 4096 else os.fdopen(output, "wb").write(b"\n" + answer)
+    with os.fdopen(output, "wb") as file:
+        file.write(b"\n" + answer)
 
 
 async def _judge(scripts: Sequence[JudgedScript]) -> list[Judgement]:
@@ -141,7 +139,13 @@ def _move_clock(seconds: float) -> None:
         plain = getattr(time, name)
         setattr(time, name, lambda at=None, plain=plain: plain(time.time() if at is None else at))
 
-    class Later(datetime.datetime):
+    class AnyTime(type):
+        """A class with instances of the class in whose place it stands."""
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, cls.__mro__[1])
+
+    class Later(datetime.datetime, metaclass=AnyTime):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> "Later":
             return cls.fromtimestamp(time.time(), tz)
@@ -154,7 +158,7 @@ def _move_clock(seconds: float) -> None:
         def today(cls) -> "Later":
             return cls.now()
 
-    class LaterDate(datetime.date):
+    class LaterDate(datetime.date, metaclass=AnyTime):
         @classmethod
         def today(cls) -> "LaterDate":
             return cls.fromtimestamp(time.time())

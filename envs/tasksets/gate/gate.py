@@ -55,6 +55,8 @@ _NUM_ANSWERED: Final = 64
 """Tasks of a level on which single answers are tried, where no box is needed."""
 _NUM_FORGED: Final = 1
 """Tasks of a level on which failing code and the common forgeries are tried: about 70 answers."""
+_MAX_PART: Final = 0.999
+"""Reward of a wrong solution at most, where a set gives parts."""
 _SLOW_SECONDS: Final = 60.0
 _TOLERANCE: Final = 1e-9
 
@@ -73,7 +75,7 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["check", "audit"] = "check"
     seed: int = 0
-    """Of the tasks, and of the sample."""
+    """Seed of tasks and sample."""
     levels: Sequence[int] | None = None
     """None: all."""
     count: int = 1
@@ -92,6 +94,8 @@ class _Case(NamedTuple):
     script: Script
     expected: float
     times: int
+    most: float = 0.0
+    """Largest reward that will do where 0 is expected."""
 
 
 async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progress], None]) -> Report:
@@ -129,7 +133,7 @@ class Examination:
         self._judged = _Verdicts()
         self._sample: dict[str, Task] = {}
         self._forged = set[str]()
-        """Ids of tasks on which the common forgeries are tried, of which there are many."""
+        """Ids of tasks on which failing code and forgeries are tried."""
         self.is_done = False
         """Whether it was not interrupted."""
 
@@ -263,14 +267,15 @@ class Examination:
             self._notes.append("the set has no reference: that a right answer scores 1 was not tried")
         else:
             cases.append(_Case("reference", task, reference, 1.0, _NUM_TIMES))
-        scripts: dict[str, tuple[Sequence[Script], float]] = {
-            "rewrites": (self.taskset.rewrites(task), 1.0),
-            "mutants": (self.taskset.mutants(task), 0.0),
-            "cheats": (self.taskset.cheats(task), 0.0),
+        most = _MAX_PART if getattr(self.taskset, "partial", False) else 0.0
+        scripts: dict[str, tuple[Sequence[Script], float, float]] = {
+            "rewrites": (self.taskset.rewrites(task), 1.0, 0.0),
+            "mutants": (self.taskset.mutants(task), 0.0, most),
+            "cheats": (self.taskset.cheats(task), 0.0, 0.0),
         }
-        for code, (some, expected) in scripts.items():
+        for code, (some, expected, most) in scripts.items():
             for number, script in enumerate(some):
-                cases.append(_Case(code, task, script, expected, 2 if number % _REPEATED == 0 else 1))
+                cases.append(_Case(code, task, script, expected, 2 if number % _REPEATED == 0 else 1, most))
         if self._is_audit:
             cases += [
                 _Case(probe.code, task, probe.script, 0.0, 1)
@@ -357,7 +362,8 @@ async def _judge(judge: ScriptJudge, case: _Case) -> tuple[_Case, list[Judgement
 
 
 def _is_right(case: _Case, found: Judgement) -> bool:
-    return found.reward is not None and abs(found.reward - case.expected) < _TOLERANCE
+    most = max(case.expected, case.most)
+    return found.reward is not None and case.expected - _TOLERANCE < found.reward < most + _TOLERANCE
 
 
 class _Verdicts:
@@ -437,7 +443,7 @@ class _Verdicts:
         }
 
     def _count_scripts(self, *, is_audit: bool) -> Iterable[Finding]:
-        """Yield what a set brings too few of. A set that brings none, such as a foreign one, relies on those of ours."""
+        """Yield what a set brings too few of; one that brings none, such as a foreign set, relies on ours."""
         least = {"rewrites": MIN_REWRITES, "cheats": MIN_CHEATS, "mutants": 1}
         if is_audit or not any(code in least for _, code in self._works):
             return

@@ -140,7 +140,7 @@ def test_a_file_is_known_by_its_content_and_passes_without_its_bad_tasks(tmp_pat
 
     assert (report.taskset, report.codes, report.leave_out) == (FILE_SET, ["duplicates"], ["9"])
     assert find_verdict(tmp_path, *identify_file(path)).is_mendable
-    with pytest.raises(BadInputError, match="this file: .*duplicates.*--unchecked"):
+    with pytest.raises(BadInputError, match=r"this file: .*duplicates.*--unchecked"):
         check_trainable(tmp_path, [], [identify_file(path)])
     path.write_text(path.read_text().partition('{"id": "9"')[0])
     check_trainable(tmp_path, [], [identify_file(path)])
@@ -168,7 +168,7 @@ def test_a_set_is_found_by_file_and_module(tmp_path, monkeypatch):
         open_source("no_such_set")
 
 
-def test_an_interrupted_audit_reports_what_it_found(tmp_path):
+def test_an_interrupted_audit_reports_what_it_found():
     class StopError(Exception):
         """The user's interruption."""
 

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, cast
 
+import msgspec
+
 from agent_layer.schema import Task
 from envs.script import Script
 
@@ -58,9 +60,8 @@ class Secret(NamedTuple):
 def list_visible(task: Task, more: Iterable[VisibleText] = ()) -> list[VisibleText]:
     """Return what the agent sees: input, files, the environment of its box, its ids; structures as JSON, too."""
     sandbox = task.sandbox.env if task.sandbox else {}
-    fields = {"input": task.input, "files": dict(task.files), "environment": sandbox, "id": task.id}
-    fields["task_type"] = task.task_type
-    found = [VisibleText(place, text) for place, text in _walk(fields, "")]
+    fields = {"input": task.input, "files": task.files, "environment": sandbox, "id": task.id, "type": task.task_type}
+    found = [VisibleText(place, text) for place, text in _walk(msgspec.to_builtins(fields, enc_hook=repr), "")]
     found += [VisibleText(f"files.{name}#name", name) for name in task.files]
     for one in more:
         found += [one, *(VisibleText(f"{one.place}.{place}", text) for place, text in _walk(_parse(one.text), ""))]
@@ -82,7 +83,7 @@ def list_secrets(task: Task, reference: Script | None) -> list[Secret]:
     answers, files = ([], []) if reference is None else (_list_answers(reference), _list_files(task, reference))
     secrets = [_make_secret("reference", text) for text in [*answers, *files]]
     known = {(form, one.number) for one in secrets for form in one.forms}
-    for place, text in _walk_grading(task.grading):
+    for place, text in _walk_grading(msgspec.to_builtins(task.grading, enc_hook=repr)):
         secret = _make_secret(place, text)
         if not answers or secret.bits > 60 or any((form, secret.number) in known for form in secret.forms):
             secrets.append(secret)
@@ -138,7 +139,7 @@ def _list_answers(reference: Script) -> list[str]:
     if reference.files and reference.result is None:
         return []
     if reference.result is not None:
-        return [text for _, text in _walk(reference.result, "")]
+        return [text for _, text in _walk(msgspec.to_builtins(reference.result, enc_hook=repr), "")]
     content = reference.replies[-1].get("content") if reference.replies else None
     return [content] if isinstance(content, str) and content.strip() else []
 

@@ -111,7 +111,9 @@ _WHOLE: Final[dict[str, Callable[[str], str]]] = {
     "percent": urllib.parse.unquote,
     "entities": html.unescape,
     "escapes": _unescape,
-    "spaced": lambda text: re.sub(r"(?<![^\s=:(\[])(?:\S[ ._-])+\S(?!\S)", lambda one: re.sub(r"[ ._-]", "", one[0]), text),
+    "spaced": lambda text: re.sub(
+        r"(?<![^\s=:(\[])(?:\S[ ._-])+\S(?!\S)", lambda one: re.sub(r"[ ._-]", "", one[0]), text
+    ),
 }
 _TOKENS: Final[dict[str, tuple[re.Pattern[str], Callable[[str], str]]]] = {
     "base64": (re.compile(r"(?<![\w+/-])[\w+/-]{2,}={0,2}(?![\w+/=-])", re.ASCII), _attempt(_read_base64)),
