@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
 from agent_layer.dispatcher import FILE_SET, read_tasks
 from agent_layer.errors import BadInputError
@@ -51,9 +51,10 @@ class FileSet:
         """Return the answer that the grading names; an empty one where it names none."""
         found = task.grading
         if isinstance(found, dict):
-            found = next((found[name] for name in _ANSWERS if name in found), None)
+            named = cast("dict[str, object]", found)
+            found = next((named[name] for name in _ANSWERS if name in named), None)
         if isinstance(found, list):
-            found = found[0] if found else None
+            found = next(iter(cast("list[object]", found)), None)
         if not isinstance(found, str | int | float) or isinstance(found, bool):
             return Script(name="none")
         return Script(name="grading", replies=[{"role": "assistant", "content": str(found)}], result=str(found))

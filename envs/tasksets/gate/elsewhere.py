@@ -6,7 +6,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -135,9 +135,12 @@ def _move_clock(seconds: float) -> None:
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + seconds
     time.time_ns = lambda: now_ns() + int(seconds) * 10**9
+
+    def move(plain: Callable[[float], object]) -> Callable[[float | None], object]:
+        return lambda at=None: plain(time.time() if at is None else at)
+
     for name in ("gmtime", "localtime", "ctime"):
-        plain = getattr(time, name)
-        setattr(time, name, lambda at=None, plain=plain: plain(time.time() if at is None else at))
+        setattr(time, name, move(getattr(time, name)))
 
     class AnyTime(type):
         """A class with instances of the class in whose place it stands."""

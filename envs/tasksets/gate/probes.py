@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from agent_layer.schema import Task, json_text
 from envs.grading import common_cheats
@@ -71,7 +71,7 @@ def list_probes(task: Task, reference: Script | None, *, is_forged: bool) -> Ite
     prompt = task.input if isinstance(task.input, str) else json_text(task.input).decode("utf-8", "replace")
     yield Probe("echo", answer("echo", prompt[:_MAX_ECHO]))
     if isinstance(task.input, dict):
-        texts = [one for one in task.input.values() if isinstance(one, str)]
+        texts = [one for one in cast("dict[str, object]", task.input).values() if isinstance(one, str)]
         yield from (Probe("echo", answer("echo of a field", one[:_MAX_ECHO])) for one in texts)
     yield from (Probe("garbage", answer(name, text)) for name, text in _GARBAGE.items())
     yield from (Probe("garbage", Script(name=name, result=one)) for name, one in _RESULTS.items())

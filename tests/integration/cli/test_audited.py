@@ -52,7 +52,9 @@ def test_a_failed_file_is_refused_until_its_tasks_are_left_out(run, settings, tm
         run("tasksets", "audit", path, "--json", "--leave-out", "bad.jsonl")
     report = json.loads(capsys.readouterr().out)
     assert (report["verdict"], report["codes"], report["leave_out"]) == ("failed", ["duplicates"], ["t8"])
-    with pytest.raises(BadInputError, match="expected a set that passed, but it failed on .*: duplicates; .*--unchecked"):
+    with pytest.raises(
+        BadInputError, match="expected a set that passed, but it failed on .*: duplicates; .*--unchecked"
+    ):
         run("submit", path, "--run", "r")
     assert connect(settings).groups() == []
 

@@ -178,12 +178,12 @@ def _walk(value: object, place: str) -> Iterator[tuple[str, str]]:
             waiting += reversed(inner)
             scalars = [_write(child) for _, child in inner if not isinstance(child, dict | list)]
             if len(inner) > 1:
-                yield f"{here}.{STRUCTURE}".lstrip("."), _canonical(one)
+                yield f"{here}.{STRUCTURE}".lstrip("."), _canonical(fields)
             if isinstance(fields, list) and len(scalars) == len(inner) >= _MAX_VALUES:
                 yield f"{here}.{STRUCTURE}".lstrip("."), _canonical(scalars)
         elif one is not None:
             yield here, _write(one)
-            if isinstance(one, str) and isinstance(parsed := _parse(one), dict | list):
+            if isinstance(one, str) and (parsed := _parse(one)) is not None:
                 waiting.append((f"{here}.#inside", parsed))
 
 

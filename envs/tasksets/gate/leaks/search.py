@@ -219,10 +219,6 @@ def _group(rule: _Rule) -> tuple[str, str]:
     return re.sub(r"\d+", "*", rule.place), rule.encoding
 
 
-def _least_bits(hit: _Hit) -> float:
-    return _ENCODED_BITS if hit.rule.encoding else _PLAIN_BITS
-
-
 def _tail(number: int, least: int, chance: float) -> float:
     """Return the probability of at least ``least`` successes of ``number`` (binomial)."""
     return sum(
