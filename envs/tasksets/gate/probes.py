@@ -70,8 +70,9 @@ def list_probes(task: Task, reference: Script | None, *, is_forged: bool) -> Ite
     """Yield what an audit tries: the prompt, garbage, and where ``is_forged``, code that fails and forgeries."""
     prompt = task.input if isinstance(task.input, str) else json_text(task.input).decode("utf-8", "replace")
     yield Probe("echo", answer("echo", prompt[:_MAX_ECHO]))
-    if isinstance(task.input, dict):
-        texts = [one for one in cast("dict[str, object]", task.input).values() if isinstance(one, str)]
+    given_input: object = task.input
+    if isinstance(given_input, dict):
+        texts = [one for one in cast("dict[str, object]", given_input).values() if isinstance(one, str)]
         yield from (Probe("echo", answer("echo of a field", one[:_MAX_ECHO])) for one in texts)
     yield from (Probe("garbage", answer(name, text)) for name, text in _GARBAGE.items())
     yield from (Probe("garbage", Script(name=name, result=one)) for name, one in _RESULTS.items())

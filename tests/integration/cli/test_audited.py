@@ -53,7 +53,7 @@ def test_a_failed_file_is_refused_until_its_tasks_are_left_out(run, settings, tm
     report = json.loads(capsys.readouterr().out)
     assert (report["verdict"], report["codes"], report["leave_out"]) == ("failed", ["duplicates"], ["t8"])
     with pytest.raises(
-        BadInputError, match="expected a set that passed, but it failed on .*: duplicates; .*--unchecked"
+        BadInputError, match=r"expected a set that passed, but it failed on .*: duplicates; .*--unchecked"
     ):
         run("submit", path, "--run", "r")
     assert connect(settings).groups() == []
