@@ -167,13 +167,13 @@ def submit(
 ) -> None:
     """Queue tasks for workers. Submitting a file twice queues it once.
 
+    A set that failed 'tasksets check' or 'tasksets audit' is refused, a file by its content; the verdict on others
+    becomes the label 'audit' of their trajectories.
+
     Each line of the file is a task. It needs only an input, which goes to the agent; 'grading' goes to the scorer
     alone. Further fields: id, task_type, env, agent, scorer, rewards, group_size, launch, partial, sampling,
     side_calls, limits, priority, needs, from_policy, expected_seconds, seed, sampling_seed, labels, sandbox, files,
     artifacts, history and calls_optional.
-
-    A set that failed 'tasksets check' or 'tasksets audit' is refused, a file by its content; the verdict on others
-    becomes the label 'audit' of their trajectories.
 
         agent-layer submit TASKS.jsonl --run nightly --group-size 8 --wait
         a line:  {"input": "6 times 7"}
