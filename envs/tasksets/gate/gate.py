@@ -418,13 +418,14 @@ class _Verdicts:
         return [*found, *self._count_scripts(is_audit=is_audit)]
 
     def _merge(self) -> Iterator[tuple[str, str, list[tuple[_Case, Judgement]]]]:
-        """Yield what is wrong by code and task, without what follows from a scorer that rewards anything."""
+        """Yield what is wrong by code and task, without what follows from another finding."""
         for task in dict.fromkeys(task for _, task in self._found):
             codes = {code: cases for (code, one), cases in self._found.items() if one == task}
             if "garbage" in codes and "empty" in codes:
                 codes["says-yes"] = [*codes.get("says-yes", ()), *codes["empty"], *codes["garbage"]]
             implied = {"empty", "garbage", "echo", "cheats"} if "says-yes" in codes else set[str]()
             implied |= {"echo"} if "garbage" in codes else set()
+            implied |= {"rewrites"} if "reference" in codes else set()
             yield from ((code, task, cases) for code, cases in codes.items() if code not in implied)
 
     def pays(self, task: Task) -> bool:
