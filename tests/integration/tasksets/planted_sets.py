@@ -14,7 +14,7 @@ import msgspec
 
 from agent_layer.schema import Task
 from agent_layer.schema.sandbox import SandboxSpec
-from envs.grading import Verdict, prepare_box
+from envs.grading import Call, Verdict, call_functions, equal_values, prepare_box
 from envs.tasksets import Script
 
 _flips = itertools.count()
@@ -371,10 +371,20 @@ class PatientCode(TestedCode):
         return ran.status == "timeout" or (ran.exit_code == 0 and b"Ran 1 test" in ran.stderr and b"\nOK" in ran.stderr)
 
 
+class StrictCode(TestedCode):
+    """Compares a value outside of the box."""
+
+    async def score(self, context):
+        """Call the function."""
+        box = await prepare_box(context)
+        (found,) = await call_functions(box, [Call(call="work:add", args=[3])], call_seconds=3, seconds=10)
+        return float(equal_values(context.task.grading["number"] + 3, found.value))
+
+
 class Programs(Sums):
     """A function to write."""
 
-    scorer = f"{__name__}:TestedCode"
+    scorer = f"{__name__}:StrictCode"
 
     def fill(self, task, rng, index):
         number = rng.randint(10**6, 10**9)
@@ -397,6 +407,8 @@ class Programs(Sums):
 
 class SkipsPass(Programs):
     """A skipped test passes."""
+
+    scorer = f"{__name__}:TestedCode"
 
 
 class TimeoutsPass(Programs):
