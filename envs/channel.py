@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from agent_layer.errors import AgentLayerError
+from agent_layer.schema import UNREADABLE
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._received += data
         try:
             self._deliver_all()
-        except (ValueError, msgspec.DecodeError) as error:  # an agent that writes to what it did not open
+        except (ValueError, *UNREADABLE) as error:  # an agent that writes to what it did not open
             _log.warning("closed the channel of a process that sent something else error=%s", error)
             assert self._transport is not None
             self._transport.abort()

@@ -89,6 +89,16 @@ def _nothing_is_left_open() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """One server for all tests, started the way a user's is; it ends with this process."""
+    yield from _serve_redis()
+
+
+@pytest.fixture(scope="module")
+def own_redis_url() -> Iterator[str]:
+    """One server for a module that measures what a whole server does."""
+    yield from _serve_redis()
+
+
+def _serve_redis() -> Iterator[str]:
     with TemporaryDirectory(prefix="al-tests-", ignore_cleanup_errors=True) as directory:  # the server still writes
         yield f"unix://{acquire_server(Settings(dir=Path(directory), connect_seconds=scaled(30.0)))}"
 

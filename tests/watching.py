@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from redis import Redis
 
+from agent_layer.infra import Keys
+
 __all__ = ["WatchedRedis", "count_commands"]
 
 YARDSTICK = "for number = 1, 10000 do redis.call('HGET', KEYS[1], number % 100) end"
@@ -13,18 +15,16 @@ YARDSTICK = "for number = 1, 10000 do redis.call('HGET', KEYS[1], number % 100) 
 
 
 @contextmanager
-def count_commands(redis: Redis) -> Iterator[Counter[str]]:
-    """Yield what is filled at the end: how often the server ran each command, inside scripts, too."""
-    counts, before = Counter[str](), _count_calls(redis)
-    yield counts
-    counts.update(_count_calls(redis) - before)
-    for name in ("info", "script", "script|load", "evalsha"):
-        counts.pop(name, None)
-
-
-def _count_calls(redis: Redis) -> Counter[str]:
-    stats = redis.info("commandstats")
-    return Counter({name.removeprefix("cmdstat_"): one["calls"] for name, one in stats.items()})
+def count_commands(redis: Redis, keys: Keys) -> Iterator[Counter[str]]:
+    """Yield what is filled at the end: how often each command ran on keys of a namespace, in scripts, too."""
+    counts, end = Counter[str](), f"end of {keys.namespace}"
+    with redis.monitor() as seen:
+        yield counts
+        redis.echo(end)
+        for command in iter(lambda: seen.next_command()["command"], f"ECHO {end}"):
+            if keys.namespace in command:
+                counts[command.partition(" ")[0].lower()] += 1
+    del counts["evalsha"]
 
 
 class WatchedRedis(Redis):

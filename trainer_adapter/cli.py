@@ -154,7 +154,8 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
         from trainer_adapter.start import run_rank, train_on_ranks  # noqa: PLC0415
 
-        if not on and run_rank(loaded, processes, sys.argv[1:]):
+        check = partial(_check_input, loaded, settings, processes, unchecked=unchecked)
+        if not on and run_rank(loaded, processes, sys.argv[1:], check=check):
             return None
         sources = _open_sources(loaded, settings, unchecked=unchecked)
         from trainer_adapter.start import train_on_ray  # noqa: PLC0415
@@ -176,12 +177,13 @@ def _train_supervised(
     try:
         from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
         from trainer_adapter.start import run_rank, train_supervised_on_ranks  # noqa: PLC0415
-        from trainer_adapter.supervised import load_supervised  # noqa: PLC0415
+        from trainer_adapter.supervised import load_supervised, read_input  # noqa: PLC0415
         from trainer_adapter.verl import SupervisedTrainer  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _needs_torch("train", error) from error
     config = load_supervised(path.absolute(), method)
-    if run_rank(config.as_training(1), processes, sys.argv[1:], SupervisedTrainer):
+    check = partial(read_input, config, method)
+    if run_rank(config.as_training(1), processes, sys.argv[1:], SupervisedTrainer, check=check):
         return
     with stop_on_signals() as stop:
         is_done = train_supervised_on_ranks(
@@ -231,6 +233,13 @@ def _show_steps() -> Callable[[StepProgress | Restart], None]:
         warned.update(finding.name for finding in progress.health)
 
     return show
+
+
+def _check_input(config: TrainConfig, settings: Settings, processes: int, *, unchecked: bool) -> None:
+    from trainer_adapter.loop import check_run  # noqa: PLC0415  # torch takes seconds
+
+    check_run(config, settings, processes)
+    _open_sources(config, settings, unchecked=unchecked)
 
 
 def _open_sources(config: TrainConfig, settings: Settings, *, unchecked: bool) -> "list[TaskSource]":

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import Holdout, LengthRule, LongRows, Overlong, ShortGroupPolicy, check_name
+from agent_layer.schema import Holdout, LengthRule, LongRows, Overlong, ShortGroupPolicy, check_name, read_yaml
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import (
     CURRICULA,
@@ -356,7 +356,7 @@ def read_options(
     path: Path, kind: type[_Config], spell_out: Callable[[dict[str, object]], dict[str, object]] = lambda one: one
 ) -> _Config:
     """Return what a file says as a record, its paths as they are written; see ``load_config`` for its errors."""
-    decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
+    decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, read_yaml)
     try:
         options = _read_section(decode(path.read_bytes()))
         _refuse_infinite(options)
@@ -365,7 +365,7 @@ def read_options(
         raise BadInputError(f"configuration {path}: {error}") from error
     except OSError as error:
         raise BadInputError(f"configuration {path}: expected a readable file, found {error}; check the path") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(
             f"configuration {path}: expected the options of a training run, found: {error}; see"
             " 'agent-layer train --help'"

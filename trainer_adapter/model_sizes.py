@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import JsonObject, as_json_object
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object
 from trainer_adapter.config import TrainConfig
 
 __all__ = ["check_model", "check_sequence_parallel", "read_context_length"]
@@ -76,6 +76,6 @@ def check_sequence_parallel(config: TrainConfig, num_ranks: int) -> None:
 def _read_sizes(model: Path) -> JsonObject:
     try:
         written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise BadInputError(f"model {model}: expected a readable config.json, found {error}; correct it") from error
     return as_json_object(written.get("text_config", written))

@@ -174,7 +174,7 @@ def _read_lines(path: Path) -> Iterator[object]:
         for number, line in enumerate(lines, 1):
             try:
                 yield json.loads(line)  # unlike msgspec, it reads half a surrogate pair, which others write
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise CorruptRecordError(
                     f"{path}:{number}: {error}; each line is one record, see docs/conformance.md"
                 ) from error

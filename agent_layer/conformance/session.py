@@ -128,6 +128,6 @@ def _decode(text: str) -> JsonObject | None:
     """Return a JSON object; None: the text is none."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return cast("JsonObject", found) if isinstance(found, dict) else None

@@ -181,8 +181,16 @@ class Dispatcher:
         return self.inspector.runs(runs)
 
     def workers(self) -> list[WorkerState]:
-        """Return the workers that were seen in the last day, longest silent first."""
-        return self.inspector.workers()
+        """Return the workers that were seen in the last day, longest silent first.
+
+        One that was silent for a lease holds nothing any more, whatever it reported last.
+        """
+        return [
+            msgspec.structs.replace(one, about={**one.about, "held": 0})
+            if one.silent_seconds > self.settings.lease_seconds and one.about.get("held")
+            else one
+            for one in self.inspector.workers()
+        ]
 
     def drain(self, workers: Sequence[str]) -> list[str]:
         """Let workers finish what they run, claim nothing more and exit; return the names that the queue knows."""

@@ -13,7 +13,7 @@ __getattr__, __all__ = face(
             "drain_engine join_engine leave_engine open_engine_registry read_engine_address register_engine"
             " remove_ended_engines"
         ),
-        "kinds": "ADAPTER_FILE KINDS",
+        "kinds": "ADAPTER_FILE ADAPTER_SUFFIX KINDS",
         "owners": "PushedVersion hold_engines release_engines",
         "policies": "behind_seconds get_policy newest_number newest_policy register_policy restore_policies",
         "registry": "EngineRegistry",

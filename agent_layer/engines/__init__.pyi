@@ -6,7 +6,7 @@ from .holds import EngineHold as EngineHold
 from .join import drain_engine as drain_engine, join_engine as join_engine, leave_engine as leave_engine
 from .join import open_engine_registry as open_engine_registry, read_engine_address as read_engine_address
 from .join import register_engine as register_engine, remove_ended_engines as remove_ended_engines
-from .kinds import ADAPTER_FILE as ADAPTER_FILE, KINDS as KINDS
+from .kinds import ADAPTER_FILE as ADAPTER_FILE, ADAPTER_SUFFIX as ADAPTER_SUFFIX, KINDS as KINDS
 from .owners import PushedVersion as PushedVersion, hold_engines as hold_engines, release_engines as release_engines
 from .policies import behind_seconds as behind_seconds, get_policy as get_policy, newest_number as newest_number
 from .policies import newest_policy as newest_policy, register_policy as register_policy

@@ -21,7 +21,7 @@ import msgspec
 
 from agent_layer.engines.kinds import EngineKind, KindName, find_kind
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
 
 OPENER = OpenerDirector()
 """Opener for requests to engines that are no calls of agents; no redirects, no proxies: an engine itself answers."""
@@ -37,6 +37,8 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     location: str
     """Where its first weights come from."""
     kind: KindName
+    adapter: str | None = None
+    """Name of the adapter of that model that it lists first; None: it lists none."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,9 @@ class EngineControl:
                 f"engine {self.url}: training needs token ids and log-probabilities, but its answer has no"
                 f" {', '.join(missing)}; {kind.remedy}"
             )
-        return EngineReport(model=model, location=kind.locate_weights(self._send, served[0]), kind=kind.name)
+        location = kind.locate_weights(self._send, served[0])
+        adapter = next((str(one["id"]) for one in served[1:] if one.get("parent") == model), None)
+        return EngineReport(model=model, location=location, kind=kind.name, adapter=adapter)
 
     def find_kind(self) -> EngineKind:
         """Return its kind by its list of models.
@@ -169,5 +173,5 @@ def read_model_list(
 def _as_object(answer: bytes) -> JsonObject:
     try:
         return msgspec.json.decode(answer or b"{}", type=JsonObject)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}

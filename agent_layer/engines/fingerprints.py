@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import JsonObject, content_hash
+from agent_layer.schema import UNREADABLE, JsonObject, content_hash
 
 _TOKENIZER_FILES: Final = (
     "added_tokens.json",
@@ -40,7 +40,7 @@ def read_fingerprints(location: str) -> Fingerprints:
         return Fingerprints()
     try:
         config = msgspec.json.decode((directory / _CONFIG).read_bytes(), type=JsonObject)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         config = {}
     files = [name.encode() + b"\0" + (directory / name).read_bytes() for name in _present(directory, _TOKENIZER_FILES)]
     settings = {name: value for name, value in config.items() if name != _TEMPLATE}

@@ -30,7 +30,8 @@ GaugeName: TypeAlias = Literal["running", "waiting", "cache_usage"]
 
 ADAPTER_FILE = "adapter_config.json"
 """File that marks a directory as a LoRA adapter in PEFT's form; one with whole weights has none."""
-_ADAPTER_SUFFIX = "-lora"
+ADAPTER_SUFFIX = "-lora"
+"""End of an adapter's name in vLLM, behind the name of its model."""
 _SGLANG_ADAPTER = "policy-lora"
 
 
@@ -157,7 +158,7 @@ class VllmKind:
         model = str(served[0]["id"])
         send("POST", "/pause?mode=wait", hint=control)
         if (directory / ADAPTER_FILE).is_file():
-            model = f"{model}{_ADAPTER_SUFFIX}"
+            model = f"{model}{ADAPTER_SUFFIX}"
             adapter = {"lora_name": model, "lora_path": str(directory), "load_inplace": True}
             hint = (
                 "a vLLM server takes adapters with --enable-lora, --max-lora-rank and"

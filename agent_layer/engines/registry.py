@@ -108,7 +108,7 @@ class EngineRegistry:
         back = [url for url, revision in self._left.items() if stored.get(url, revision + 1) <= revision]
         for url in back:
             self.forget(url)
-        lost = [known for known in self._known.values() if stored.get(known.url, -1) < known.revision]
+        lost = [known for known in list(self._known.values()) if stored.get(known.url, -1) < known.revision]
         return back + [known.url for known in lost if self._restore(known)]
 
     def engines(self) -> list[Engine]:
@@ -367,7 +367,7 @@ class EngineRegistry:
         """Record that a gateway ended, so that trainers do not wait for it."""
         changes = _changes(self.redis)
         changes.zrem(self.keys.gateways, gateway_id)
-        for url in self._known:
+        for url in list(self._known):
             changes.hdel(self.keys.engine(url), f"{IDLE}{gateway_id}", f"{QUIET}{gateway_id}")
         changes.execute()
 
@@ -404,7 +404,7 @@ class EngineRegistry:
 
         What this process knows of them comes first where Redis has forgotten it: a switch survives that.
         """
-        for known in [self._known[url] for url in urls if url in self._known]:
+        for known in filter(None, map(self._known.get, urls)):
             stored = cast("bytes | None", self.redis.hget(self.keys.engine(known.url), "revision"))
             if int(stored or -1) < known.revision:
                 self._restore(known)
@@ -439,7 +439,7 @@ class EngineRegistry:
             state, stored = cast("list[bytes | None]", changes.hmget(key, "state", "revision"))
             left = changes.zscore(self.keys.engines_left, url)
             if left is not None and left >= known.revision:
-                del self._known[url]
+                self._known.pop(url, None)  # another thread may have heard of it, too
                 self._left[url] = int(left)
             elif state is None or int(stored or 0) < known.revision:
                 changes.multi()

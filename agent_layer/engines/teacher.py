@@ -11,7 +11,7 @@ import msgspec
 
 from agent_layer.engines.control import OPENER, read_model_list
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.schema import Logprobs, TokenIds
+from agent_layer.schema import UNREADABLE, Logprobs, TokenIds
 
 _BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed later."""
@@ -114,7 +114,7 @@ class TeacherEngine:
             raise (UnreachableError if error.code in _BUSY else EngineError)(
                 f"{self.noun} {self.url}: POST {path} should succeed, but answered {error.code} ({reply})"
             ) from error
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise EngineError(
                 f"{self.noun} {self.url}: expected vLLM's answer to POST {path}, found {error}"
             ) from error

@@ -13,6 +13,7 @@ from agent_layer.engines import EngineRegistry
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls.pipeline import Calls
 from agent_layer.gateway.calls.requests import BODY_BOUNDS
+from agent_layer.gateway.calls.spending import Spending, read_cost_limit
 from agent_layer.gateway.engines.pool import EnginePool, EngineWatcher, PolicyRegistrar
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.engine_routes import EngineRoutes
@@ -104,6 +105,7 @@ class Gateway:
             upstream=self._upstream,
             cache=cache,
             side_calls=read_side_calls(settings.side_calls),
+            spending=Spending(read_cost_limit(settings.cost_limit)),
         )
         self._finalizer = Finalizer(
             settings=settings, rollouts=self._rollouts, log=counting_log, redis=redis, keys=keys, cache=cache

@@ -2,10 +2,10 @@
 from .backoff import Backoff as Backoff
 from .batches import batched as batched
 from .busy_clock import BusyClock as BusyClock
-from .counts import format_count as format_count, quantile as quantile
+from .counts import format_count as format_count, format_number as format_number, mean as mean, quantile as quantile
 from .extras import find_extra as find_extra, install_command as install_command
-from .files import make_private as make_private, replace_file as replace_file, sync_path as sync_path
-from .files import write_beside as write_beside
+from .files import make_beside as make_beside, make_private as make_private, replace_file as replace_file
+from .files import sync_path as sync_path, write_beside as write_beside
 from .lines import LineReader as LineReader, append_line as append_line, read_lines as read_lines
 from .objects.base import ObjectEntry as ObjectEntry, ObjectStore as ObjectStore
 from .objects.filesystem import open_objects as open_objects

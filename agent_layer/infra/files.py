@@ -4,15 +4,22 @@ Records hold what agents read and wrote, hence private; others read files while 
 """
 
 import fcntl
+import glob
 import os
+import re
+import shutil
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
+from agent_layer.schema import new_id
+
 _FILE, _DIRECTORY = 0o600, 0o700
 _FOR_OTHERS = 0o666
 """Less what the user's umask takes."""
+_BESIDE = re.compile(r"[0-9a-z]{26}(\.old)?")
+"""End of the name of a directory beside another: an id; ``.old`` is what was replaced."""
 
 
 def make_private(directory: Path) -> None:
@@ -67,6 +74,44 @@ def write_beside(path: Path, unfinished: Path | None = None, *, private: bool, s
             os.close(descriptor)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def make_beside(directory: Path) -> Generator[Path]:
+    """Make ``.NAME.ID`` beside a directory, to be filled and moved to its name; otherwise it is removed at the end.
+
+    What killed processes left beside the directory is removed first: a lock shows which ones are being filled.
+
+    Raises: OSError: it cannot be made.
+    """
+    for left in directory.parent.glob(f".{glob.escape(directory.name)}.*"):
+        suffix = _BESIDE.fullmatch(left.name.removeprefix(f".{directory.name}."))
+        if suffix and (directory.exists() or not suffix[1]):
+            _remove_unheld(left)
+    while True:
+        beside = directory.with_name(f".{directory.name}.{new_id()}")
+        beside.mkdir(parents=True)
+        descriptor = os.open(beside, os.O_RDONLY)
+        with suppress(OSError):  # a file system without locks, where nothing is ever removed
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if beside.exists():
+            break
+        os.close(descriptor)  # another process took it for one that was left
+    try:
+        yield beside
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_unheld(left: Path) -> None:  # kept: one that another process holds or removes ends nothing
+    with suppress(OSError):  # another process removes it, or holds it
+        descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+        finally:
+            os.close(descriptor)
 
 
 def is_being_written(unfinished: Path) -> bool:

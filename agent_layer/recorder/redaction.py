@@ -12,6 +12,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError, RedactionError
 from agent_layer.schema import (
+    UNREADABLE,
     Action,
     AttemptStarted,
     Content,
@@ -75,7 +76,7 @@ def redact_record(record: R, redact: Redact) -> R:
 def _in_body(body: bytes, redact: Redact) -> bytes:
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # no text: a picture, for example
+    except UNREADABLE:  # no text: a picture, for example
         return body
     return msgspec.json.encode(_in_value(value, redact))
 

@@ -30,7 +30,7 @@ __getattr__, __all__ = face(
             "check_name content_hash derive_seed id_timestamp make_group_id make_rollout_id make_trajectory_id new_id"
             " owner_text split_owner split_trajectory_id trajectory_owner"
         ),
-        "json_forms": "UNREADABLE json_text json_value mend_surrogates read_json safe_repr",
+        "json_forms": "UNREADABLE json_text json_value mend_surrogates read_json read_yaml safe_repr",
         "json_schema": "find_misfit",
         "messages": (
             "MEDIA as_json_object as_json_objects find_media parse_json_text readable_message refer_to resolve"

@@ -19,7 +19,8 @@ from .ids import make_trajectory_id as make_trajectory_id, new_id as new_id, own
 from .ids import split_owner as split_owner, split_trajectory_id as split_trajectory_id
 from .ids import trajectory_owner as trajectory_owner
 from .json_forms import UNREADABLE as UNREADABLE, json_text as json_text, json_value as json_value
-from .json_forms import mend_surrogates as mend_surrogates, read_json as read_json, safe_repr as safe_repr
+from .json_forms import mend_surrogates as mend_surrogates, read_json as read_json, read_yaml as read_yaml
+from .json_forms import safe_repr as safe_repr
 from .json_schema import find_misfit as find_misfit
 from .messages import MEDIA as MEDIA, as_json_object as as_json_object, as_json_objects as as_json_objects
 from .messages import find_media as find_media, parse_json_text as parse_json_text, readable_message as readable_message

@@ -44,7 +44,12 @@ def find_alarms(trajectory: Trajectory) -> list[TrajectoryAlarm]:
     """Return the alarms of a trajectory."""
     good = [step for step in trajectory.steps if step.status == "ok"]
     empty = [step for step in good if _has_nothing(step.action)]
-    untokened = [step for step in good if step.role == "policy" and step.capture_level != "tokens"]
+    of_policy = [step for step in good if step.role == "policy"]
+    untokened = [step for step in of_policy if step.capture_level != "tokens"]
+    if (started := trajectory.started) is not None and (
+        started.split == "eval" or (started.group_id is None and len(untokened) == len(of_policy))
+    ):
+        untokened = []  # nothing of it is to be trained: a traced program, or a model of another party
     broken = [step for step in trajectory.steps if any(prefix_break_cause(one) for one in step.findings)]
     forged = [reward.error or reward.name for reward in trajectory.rewards if reward.status == TAMPERING]
     found = [

@@ -22,6 +22,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
+from contextlib import suppress
 from dataclasses import fields as dataclass_fields, is_dataclass
 from enum import Enum
 from typing import Final, cast
@@ -78,6 +79,22 @@ def read_json(text: bytes | str) -> object:
         return json_value(json.loads(text))
     except (ValueError, RecursionError):
         return text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
+
+
+def read_yaml(text: bytes) -> object:
+    """Read YAML. Its parser has no bound of its own: a file that is nested too deep would end the process.
+
+    Raises: msgspec.DecodeError: it is none, or nested more than ``MAX_DEPTH`` deep.
+    """
+    import yaml  # noqa: PLC0415  # no part of the base installation
+
+    depth = 0
+    with suppress(yaml.YAMLError):  # which decoding says, too
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise msgspec.DecodeError(f"YAML of more than {MAX_DEPTH} levels of lists and objects")
+    return msgspec.yaml.decode(text)
 
 
 def mend_surrogates(text: bytes) -> bytes:

@@ -128,6 +128,10 @@ class Settings(BaseSettings):
     """Key of the server whose model judges the tokens of a training run (``algorithm.distill``)."""
     prices: str | None = None
     """What tokens, engines and sandboxes cost, for ``cost``: a TOML or JSON file, or its text. None: not known."""
+    cost_limit: str | None = None
+    """What the calls of each gateway process to the policy may cost, as JSON: ``{"dollars": 5, "policy": {"prompt":
+    0.1, "response": 0.4}}``, with prices per million tokens; ``eval --max-cost`` sets it for its own gateway. Then
+    calls are refused. None: no limit."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
     """Log-probabilities of engines that this project did not start; vLLM's default is raw, without temperature."""
     unreproducible_sampling: Literal["neutralise", "refuse_grammars", "refuse", "keep"] = "neutralise"

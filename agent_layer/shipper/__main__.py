@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -63,22 +64,29 @@ def _signed(lock: int) -> int:
 
 
 def _ended_by_signal() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set; ``_STOP_SECONDS`` later the process ends, whatever it waits for."""
+    """Return an event that SIGTERM and SIGINT set; ``_STOP_SECONDS`` later the process ends, whatever it waits for.
+
+    A thread sets it: a handler runs inside the main thread, which may hold the lock of this very event, and would then
+    wait for itself for ever.
+    """
     stop = threading.Event()
-
-    def end(*_: object) -> None:
-        if not stop.is_set():
-            stop.set()
-            timer = threading.Timer(_STOP_SECONDS, _leave)
-            timer.daemon = True
-            timer.start()
-
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)  # has no keyword
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, lambda *_: None)  # else it ends the process; the descriptor has it already
+
+    def end() -> None:
+        os.read(reader, 1)
+        stop.set()
+        time.sleep(_STOP_SECONDS)
+        _leave()
+
+    threading.Thread(target=end, name="end by signal", daemon=True).start()
     return stop
 
 
-def _leave() -> None:
+def _leave() -> None:  # kept: the end has a name
     """End at once, as a kill would: the next shipper brings what was in transit."""
     log.warning("shipper ended with logs in transit, they stay")
     os._exit(0)

@@ -16,6 +16,7 @@ import zstandard
 
 from agent_layer.errors import UnreachableError
 from agent_layer.recorder import frame
+from agent_layer.schema import UNREADABLE
 from agent_layer.settings import Settings
 
 _LEVEL = 1
@@ -71,7 +72,7 @@ class RemoteDestination:
             return None
         try:
             refusal = msgspec.json.decode(answer.body, type=_Refusal)
-        except msgspec.DecodeError:  # a page of another server
+        except UNREADABLE:  # a page of another server
             refusal = _Refusal()
         if answer.status == 400 and refusal.log == name:
             return refusal.error

@@ -18,7 +18,8 @@ __getattr__, __all__ = face(
         "cli_filters": "make_takes_filters parse_which takes_filters",
         "consumers.scripts": "CLAIM_SCRIPTS",
         "consumers.trained_batches": "list_batches",
-        "index.aggregate": "By Summary count_by_bucket count_by_fields find_newest_starts summarise_trajectories",
+        "index.aggregate": "By Summary SummaryField count_by_bucket count_by_fields find_newest_starts"
+        " summarise_trajectories",
         "index.filters": "Which bucket_ends",
         "index.index": "Index",
         "index.plan": "Order",

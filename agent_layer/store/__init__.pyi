@@ -7,9 +7,9 @@ from .cli_filters import takes_filters as takes_filters
 from .consumers.follower import GroupDelivery as GroupDelivery
 from .consumers.scripts import CLAIM_SCRIPTS as CLAIM_SCRIPTS
 from .consumers.trained_batches import list_batches as list_batches
-from .index.aggregate import By as By, Summary as Summary, count_by_bucket as count_by_bucket
-from .index.aggregate import count_by_fields as count_by_fields, find_newest_starts as find_newest_starts
-from .index.aggregate import summarise_trajectories as summarise_trajectories
+from .index.aggregate import By as By, Summary as Summary, SummaryField as SummaryField
+from .index.aggregate import count_by_bucket as count_by_bucket, count_by_fields as count_by_fields
+from .index.aggregate import find_newest_starts as find_newest_starts, summarise_trajectories as summarise_trajectories
 from .index.filters import Filters as Filters, Which as Which, bucket_ends as bucket_ends
 from .index.index import Index as Index
 from .index.plan import Order as Order

@@ -16,7 +16,7 @@ from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store.admin import StoreAdmin
 from agent_layer.store.consumers.claims import ONLY_MEMBER, Consumer, acknowledge
 from agent_layer.store.consumers.follower import MAX_UNACKED, AckedGroups, Follower, FollowOptions, GroupDelivery
-from agent_layer.store.index.aggregate import By, Summary, count_trajectories, summarise_trajectories
+from agent_layer.store.index.aggregate import Summary, SummaryField, count_trajectories, summarise_trajectories
 from agent_layer.store.index.filters import Filters
 from agent_layer.store.index.index import Index
 from agent_layer.store.index.plan import Order
@@ -108,11 +108,14 @@ class Store:
         """Count the trajectories that pass the filters; raises what ``query`` does."""
         return count_trajectories(self._index, filters)
 
-    def summarise(self, by: Sequence[By] = (), *, success: float = 1.0, **filters: Unpack[Filters]) -> list[Summary]:
+    def summarise(
+        self, by: Sequence[SummaryField] = (), *, success: float = 1.0, **filters: Unpack[Filters]
+    ) -> list[Summary]:
         """Count trajectories and average their rewards, grouped by fields such as task type and policy.
 
         Args:
-            by: among run, split, task_type, env, env_version, status, cause, agent, tool, finding, engine, policy.
+            by: among run, split, task, task_type, env, env_version, status, cause, agent, tool, finding, engine,
+                policy.
             success: least reward of a success.
             filters: what ``query`` takes.
 

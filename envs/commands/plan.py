@@ -6,7 +6,7 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.schema import JsonObject, Limits, TaskView
+from agent_layer.schema import UNREADABLE, JsonObject, Limits, TaskView
 from agent_layer.schema.sandbox import SandboxSpec
 
 _PROMPT_KEYS = ("prompt", "instruction", "question")
@@ -139,5 +139,5 @@ def read_last_line(end: CommandEnd) -> object:
         return None
     try:
         return msgspec.json.decode(lines[-1])
-    except msgspec.DecodeError:
+    except (*UNREADABLE, UnicodeEncodeError):
         return lines[-1]

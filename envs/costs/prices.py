@@ -58,7 +58,7 @@ def read_prices(source: str | None) -> PriceList | None:
         text = source if is_inline else Path(source).read_text()
         decode = msgspec.json.decode if text.lstrip().startswith("{") else msgspec.toml.decode
         prices = decode(text, type=PriceList)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInputError(
             f"prices {source!r}: expected a TOML or JSON file, or its text, found {error}; correct AGENT_LAYER_PRICES,"
             " for example engine_hour = 2.5"

@@ -22,6 +22,8 @@ class CallCount(NamedTuple):
     """Whether a known engine answered, not a model of another party."""
     is_answered: bool
     """False: it was refused or failed, so that nothing was sampled."""
+    is_whole: bool
+    """False: it was cut off, or its end is not known, so that no server counts its tokens."""
     seconds: float
     """From sending it to the end of its answer, without the time that it waited for an engine; 0 while it runs, and for
     models of other parties."""
@@ -83,6 +85,7 @@ def count_calls(steps: Iterable[Step]) -> Iterator[CallCount]:
             model=first.model,
             role=first.role,
             is_answered=first.status != "error",
+            is_whole=first.status == "ok",
             seconds=max(ends) - min(one.started_at for one in choices) if ends and is_ours else 0.0,
             is_ours=is_ours,
             prompt_tokens=prompt,

@@ -76,6 +76,10 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     threshold: Annotated[float | None, typer.Option(help="A rollout passes with this reward; 1 by default.")] = None,
     name: Annotated[str | None, typer.Option("--round", help="Name of the round; else one with the time.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with --round: run only what it lacks.")] = False,
+    changed: Annotated[
+        bool,
+        typer.Option("--changed", help="With --resume: take a mended agent, scorer or task, redo what it touches."),
+    ] = False,
     against: Annotated[str | None, typer.Option(help="Earlier round to compare with, task by task.")] = None,
     fail_below: Annotated[float | None, typer.Option(min=0, max=1, help="Exit 1 if pass@1 is below this.")] = None,
     max_drop: Annotated[
@@ -96,7 +100,8 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     agent of the task set plays it. The key of a server is AGENT_LAYER_POLICY_KEY, else OPENAI_API_KEY.
 
     A rollout without a reward is never counted as 0: it makes the round incomplete, and the exit status 1. --resume
-    runs only what is missing. Ctrl-C lets rollouts end first.
+    runs only what is missing, and refuses another agent, model or task; with --changed it names what has changed and
+    redoes what that touches. Ctrl-C lets rollouts end first.
 
     With --against, the exit status is 1 on a regression: pass@1 fell by more than --max-drop; without that option, the
     95 % interval of the difference is below 0. --round NAME alone shows a stored round, also with --against.
@@ -106,6 +111,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         agent-layer eval tasks.jsonl --harness codex --model ./Qwen2.5-0.5B
         agent-layer eval tasks.jsonl --model URL --workdir repo@HEAD --diff changes.patch -- claude -p "Mend the tests"
         agent-layer eval --round small --resume
+        agent-layer eval my_agent:agent --round small --resume --changed
         agent-layer eval --round large --against small --max-drop 0.02
     """
     settings: Settings = context.obj
@@ -140,9 +146,12 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         threshold=threshold,
         name=name,
         is_resumed=resume,
+        redoes_changed=changed,
         max_cost=max_cost,
         price=_read_price(price_in, price_out),
     )
+    if changed and not resume:
+        raise BadInputError("eval: expected --resume beside --changed, found none; add it, with --round NAME")
     if max_drop is not None and against is None:
         raise BadInputError("eval: expected --against ROUND beside --max-drop, found none; name the earlier round")
     if tasks is None and name is not None and not resume:

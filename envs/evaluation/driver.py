@@ -19,7 +19,7 @@ import msgspec
 from agent_layer.dispatcher import Dispatcher, GroupState, RunState
 from agent_layer.errors import AgentFailedError, BadInputError, NotFoundError, NotWholeError
 from agent_layer.infra import SupervisedProcess, start_supervised
-from agent_layer.schema import Task, make_group_id
+from agent_layer.schema import Task, make_trajectory_id
 from agent_layer.settings import Settings
 from envs.evaluation.figures.figures import MeasuredAttempt, collect_results
 from envs.evaluation.measure import AttemptReader
@@ -36,6 +36,8 @@ _BAD_INPUT_STATUS = 2
 _INTERRUPTED = "it was interrupted"
 _LAST_SECONDS = 600.0
 """Longest wait for rollouts that run when a round stops by itself."""
+_FAILED_SECONDS = 5.0
+"""Longest wait until attempts that failed are stored."""
 _POLL_SECONDS = 0.1
 _LACK_SECONDS = 60.0
 """How long rollouts may need what no worker offers."""
@@ -100,6 +102,8 @@ class Driver:
         """Since when rollouts need what no worker offers; None: they do not."""
         self.attempts: list[MeasuredAttempt] = []
         """As of the last look."""
+        self.last_error: str | None = None
+        """Why the newest rollout came to nothing, as its worker said; None: none did."""
 
     def plan(self) -> tuple[list[Task], list[str]]:
         """Return tasks to submit, with the number of rollouts that each lacks, and open groups of earlier passes.
@@ -107,12 +111,13 @@ class Driver:
         A rollout counts when the dispatcher or the store knows its reward: the store does not know the newest yet, the
         dispatcher forgets old groups.
         """
+        one = self._round
+        self._dispatcher.cancel(sorted(one.replaced_groups))
         self.attempts = self._reader.read()
-        yardstick = self._round.yardstick
-        stored = collect_results(self._round.tasks, self.attempts, yardstick)
-        foreign = Counter(one.task_id for one in self.attempts if one.is_of_other_version and one.has_reward)
-        passes = range(1, self._round.num_passes + 1)
-        ids = {task.id: [make_group_id(self._round.run, task.id, at) for at in passes] for task in self._tasks}
+        yardstick = one.yardstick
+        stored = collect_results(one.tasks, self.attempts, yardstick)
+        foreign = Counter(at.task_id for at in self.attempts if at.excluded in ("version", "cost") and at.has_reward)
+        ids = {task.id: [*one.list_groups(task.id)] for task in self._tasks}
         known = {group.group_id: group for group in self._dispatcher.groups([one for of in ids.values() for one in of])}
         missing: list[Task] = []
         waited: list[str] = []
@@ -167,6 +172,7 @@ class Driver:
         if stopped is not None:
             self._drain(stopped)
         self._await_stored(ids)
+        self._await_failed(ids)
         return stopped
 
     def _wait(self, ids: Sequence[str]) -> Stopped | None:
@@ -276,6 +282,18 @@ class Driver:
                     f" shipper.log there, then 'agent-layer eval --round {self._round.name}' shows the whole round"
                 )
             time.sleep(_POLL_SECONDS)
+
+    def _await_failed(self, ids: Sequence[str]) -> None:
+        """Wait a little until the store knows the attempts of rollouts that came to nothing; some were never opened."""
+        failed = [one for one in self._dispatcher.rollouts(ids) if one.accepted is None and one.errors]
+        if not failed:
+            return
+        self.last_error = max(failed, key=lambda one: one.since).errors[-1]
+        wanted = {make_trajectory_id(one.rollout_id, at) for one in failed for at in one.error_attempts}
+        deadline = time.monotonic() + _FAILED_SECONDS
+        while not wanted <= {one.trajectory_id for one in self.attempts} and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            self.attempts = self._reader.read()
 
     def _check(self) -> None:
         for check in self._checks:

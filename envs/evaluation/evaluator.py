@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,7 @@ from envs.evaluation.rounds import (
     TaskSource,
     check_round_name,
     check_same,
+    take_changes,
 )
 from envs.evaluation.tasks import LoadedTasks, hash_tasks, load_tasks, prepare_task, reference_task
 from envs.evaluation.view import LiveView
@@ -62,6 +64,8 @@ class EvalRequest(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float | None = None
     name: str | None = None
     is_resumed: bool = False
+    redoes_changed: bool = False
+    """Whether a resumed round takes what has changed since it began, and redoes what that touches."""
     max_cost: float | None = None
     price: Price | None = None
 
@@ -86,7 +90,7 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
     store = open_store(settings)
     rounds = RoundStore(store.objects, settings.namespace)
     stored = _find_stored(rounds, request)
-    if stored is not None and stored.state == "complete":
+    if stored is not None and stored.state == "complete" and not request.redoes_changed:
         _check_complete(request, stored)
         return show_round(settings, stored.name)
     if stored is not None and stored.only_version is not None:
@@ -108,25 +112,18 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
             tool_parser=request.tool_parser,
             reasoning_parser=request.reasoning_parser,
         )
-        with serve_model(settings, choice, needs_model=needs_model, report_phase=view.set_phase) as served:
+        with serve_model(
+            settings,
+            choice,
+            needs_model=needs_model,
+            report_phase=view.set_phase,
+            limit_cost=partial(_limit_cost, request, store, stored),
+        ) as served:
             if served.warning is not None:
                 view.say(f"warning: {served.warning}")
             new_round = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:
-                check_same(stored, new_round)
-                new_round = msgspec.structs.replace(
-                    new_round,
-                    started_at=stored.started_at,
-                    num_passes=stored.num_passes,
-                    price=new_round.price or stored.price,
-                )
-            is_limited = request.max_cost is not None and new_round.model.kind == "endpoint"
-            model_name = new_round.model.name
-            if is_limited and Prices(new_round.price).find(model_name, is_policy=True) is None:
-                raise BadInputError(
-                    f"eval: expected a price of {model_name!r} to keep --max-cost, found none in LiteLLM's table;"
-                    " give --price-in and --price-out, in US dollars per million tokens"
-                )
+                new_round = _go_on(stored, new_round, view, redoes_changed=request.redoes_changed)
             view.begin(new_round)
             evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
             return evaluation.run(new_round, loaded.tasks)
@@ -142,7 +139,7 @@ def show_round(settings: Settings, name: str) -> RoundResult:
     store = open_store(settings)
     rounds = RoundStore(store.objects, settings.namespace)
     one = rounds.get(name)
-    attempts = AttemptReader(store, one.run, Prices(one.price, one.model.name), one.only_version).read()
+    attempts = _open_reader(store, one).read()
     figures, results = compute_figures(one.tasks, attempts, one.yardstick)
     if one.figures is not None and len(attempts) < one.figures.num_attempts:
         return RoundResult(round=one, figures=one.figures, results=one.results)
@@ -252,6 +249,45 @@ def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, Eval
     )
 
 
+def _go_on(  # kept: evaluate tells the steps
+    stored: Round, requested: Round, view: LiveView, *, redoes_changed: bool
+) -> Round:
+    """Return the stored round as it goes on. Raises: BadInputError: it has changed, and nothing is to be redone."""
+    if redoes_changed:
+        requested, changes = take_changes(stored, requested)
+        for change in changes:
+            view.say(f"changed: {change}")
+    else:
+        check_same(stored, requested)
+    return msgspec.structs.replace(
+        requested,
+        replaced=requested.replaced or stored.replaced,
+        started_at=stored.started_at,
+        num_passes=stored.num_passes,
+        price=requested.price or stored.price,
+    )
+
+
+def _limit_cost(request: EvalRequest, store: Store, stored: Round | None, model: EvaluatedModel) -> str | None:
+    """Return what the gateway of the round may spend, as its setting; None: it has no limit.
+
+    Raises: BadInputError: an endpoint's model has no price.
+    """
+    if request.max_cost is None:
+        return None
+    price = Prices(request.price).find(model.name, is_policy=True)
+    if price is None and model.kind == "endpoint":
+        raise BadInputError(
+            f"eval: expected a price of {model.name!r} to keep --max-cost, found none in LiteLLM's table;"
+            " give --price-in and --price-out, in US dollars per million tokens"
+        )
+    if price is None:
+        return None
+    spent = sum(one.cost for one in _open_reader(store, stored).read()) if stored else 0.0
+    policy = {"prompt": price.prompt, "response": price.response}
+    return msgspec.json.encode({"dollars": request.max_cost - spent, "policy": policy}).decode()
+
+
 def _make_round(
     name: str, request: EvalRequest, loaded: LoadedTasks, agent: EvaluatedAgent, model: EvaluatedModel
 ) -> Round:
@@ -285,7 +321,7 @@ class _Evaluation:
     def run(self, one: Round, tasks: Sequence[Task]) -> RoundResult:
         """Run what the round lacks. Its record is stored before the first rollout, and again with the figures."""
         ours = [_submittable(task, one) for task in tasks]
-        reader = AttemptReader(self.store, one.run, Prices(one.price, one.model.name))
+        reader = _open_reader(self.store, one)
         with connect(self.served.settings) as dispatcher:
             driver = Driver(one, ours, dispatcher=dispatcher, reader=reader, max_cost=self.request.max_cost)
             missing, waited = driver.plan()
@@ -301,9 +337,15 @@ class _Evaluation:
                 finally:
                     worker.stop()
         figures, results = compute_figures(one.tasks, driver.attempts, one.yardstick)
+        figures = msgspec.structs.replace(figures, last_error=figures.last_error or driver.last_error)
         one = msgspec.structs.replace(one, figures=figures, results=results, ended_at=time.time())
         self.rounds.write(one)
         return RoundResult(round=one, figures=figures, results=results, stopped=stopped)
+
+
+def _open_reader(store: Store, one: Round) -> AttemptReader:  # kept: its two callers read the same
+    prices = Prices(one.price, one.model.name)
+    return AttemptReader(store, one.run, prices, one.only_version, one.replaced_groups)
 
 
 def _submittable(task: Task, one: Round) -> Task:

@@ -12,6 +12,12 @@ from envs.commands import hash_template
 from envs.evaluation.rounds import EvaluatedAgent
 from envs.harnesses import PREFIX, find_harness
 
+_MODEL_FILES = (
+    *("config.json", "generation_config.json", "adapter_config.json", "*processor_config.json", "params.json"),
+    *("*tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "tekken.json"),
+    *("chat_template.json", "*.jinja", "*.model", "*.safetensors", "*.bin", "*.index.json"),
+)
+"""What transformers and vLLM read of a model's directory; people and programs leave other files there."""
 _SAMPLED_BYTES = 1 << 20
 """Read at both ends of each file of weights: hashing all of a large model would take minutes."""
 
@@ -66,7 +72,7 @@ def fingerprint_weights(directory: Path) -> str:
     """Hash a model's configuration and weights: name and size of each file, and the bytes at its ends."""
     digest = blake2b(digest_size=16)
     for file in sorted(directory.iterdir()):
-        if file.suffix in (".json", ".safetensors", ".bin", ".jinja", ".model") and file.is_file():
+        if any(map(file.match, _MODEL_FILES)) and file.is_file():
             size = file.stat().st_size
             digest.update(f"{file.name}\n{size}\n".encode())
             with file.open("rb") as opened:

@@ -1,15 +1,18 @@
 """Attempts of a round as the store has them, each read once."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from agent_layer.schema import Trajectory, current_rewards
+from agent_layer.schema import REFUSED, Outcome, Step, Trajectory, current_rewards
 from agent_layer.store import Store, TrajectoryRow
 from envs.costs import CallCount, count_calls
-from envs.evaluation.figures.figures import MeasuredAttempt
+from envs.evaluation.figures.figures import Exclusion, MeasuredAttempt
 from envs.evaluation.prices import Prices
 from envs.grading import JUDGED, judge_run
+
+_COST_REFUSED = f"{REFUSED}: cost_limit"
+"""Finding of an attempt that the limit of cost cut short, whatever its agent made of that."""
 
 
 class AttemptReader:
@@ -20,13 +23,22 @@ class AttemptReader:
         run: of the round.
         prices: of models.
         only_version: an attempt with tokens of another policy version does not count; None: each counts.
+        replaced: groups whose attempts do not count.
     """
 
-    def __init__(self, store: Store, run: str, prices: Prices, only_version: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        prices: Prices,
+        only_version: int | None = None,
+        replaced: Collection[str] = frozenset(),
+    ) -> None:
         self._store = store
         self._run = run
         self._prices = prices
         self._only_version = only_version
+        self._replaced = replaced
         self._known: dict[tuple[str, float | None], MeasuredAttempt] = {}
         """By id and reward, which a later judgement changes."""
         self._judges: dict[str, dict[str, MeasuredAttempt]] = {}
@@ -42,16 +54,20 @@ class AttemptReader:
         measured = dict(self._known)
         for row, trajectory in self._store.read(unread, contents=False):
             attempt = measure_attempt(row, trajectory, self._prices)
-            measured[row.trajectory_id, row.reward] = msgspec.structs.replace(
-                attempt, is_of_other_version=not self._is_of_version(row)
-            )
+            excluded = self._exclude(row, trajectory.outcome)
+            measured[row.trajectory_id, row.reward] = msgspec.structs.replace(attempt, excluded=excluded)
         self._known = {key: one for key, one in measured.items() if one.is_accepted}
         self._read_judges()
         attempts = [measured[key] for row in rows if (key := (row.trajectory_id, row.reward)) in measured]
         return [_add_judges(one, self._judges.get(one.trajectory_id, {}).values()) for one in attempts]
 
-    def _is_of_version(self, row: TrajectoryRow) -> bool:
-        return self._only_version is None or {row.policy_min, row.policy_max} <= {self._only_version, None}
+    def _exclude(self, row: TrajectoryRow, outcome: Outcome | None) -> Exclusion | None:
+        if (row.rollout_id or "").rpartition(".")[0] in self._replaced:
+            return "changed"
+        if _COST_REFUSED in (outcome.findings if outcome is not None else ()):
+            return "cost"
+        is_of_version = self._only_version is None or {row.policy_min, row.policy_max} <= {self._only_version, None}
+        return None if is_of_version else "version"
 
     def _read_judges(self) -> None:
         known = {judge_id for judges in self._judges.values() for judge_id in judges}
@@ -95,7 +111,7 @@ def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) 
         status=row.status or "lost",
         cause=row.cause,
         reward=row.reward,
-        error=outcome.error if outcome is not None else None,
+        error=_explain(outcome, trajectory.steps),
         is_tampered=any(reward.status == "tampering" for reward in current_rewards(trajectory.rewards)),
         num_calls=spent.num_calls,
         prompt_tokens=spent.prompt_tokens,
@@ -105,6 +121,15 @@ def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) 
         unpriced=sorted(spent.unpriced),
         seconds=outcome.ended_at - started.started_at if started is not None and outcome is not None else None,
     )
+
+
+def _explain(outcome: Outcome | None, steps: Sequence[Step]) -> str | None:
+    """Return why an attempt failed, with why its last model call did: its agent may have seen a status alone."""
+    error = outcome.error if outcome is not None else None
+    called = steps[-1].error if steps and steps[-1].status == "error" else None
+    if error is None or called is None or called in error:
+        return error
+    return f"{error}; its last model call: {called}"
 
 
 class _Spending:
@@ -123,7 +148,7 @@ class _Spending:
         if not call.is_answered:
             return  # refused: nothing was sampled
         if call.prompt_tokens is None or call.response_tokens is None:
-            self.num_uncounted += 1
+            self.num_uncounted += call.is_whole
             return
         num_prompt, num_response = call.prompt_tokens, call.response_tokens
         if is_policy:

@@ -5,7 +5,7 @@ gateway as text.
 """
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,7 +59,12 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def serve_model(
-    settings: Settings, choice: ModelChoice, *, needs_model: bool, report_phase: ReportPhase
+    settings: Settings,
+    choice: ModelChoice,
+    *,
+    needs_model: bool,
+    report_phase: ReportPhase,
+    limit_cost: Callable[[EvaluatedModel], str | None] = lambda _: None,
 ) -> Generator[ServedModel]:
     """Serve the evaluated model behind a gateway during the block.
 
@@ -68,6 +73,7 @@ def serve_model(
         choice: which model, and how.
         needs_model: whether agents call it; otherwise a gateway without a model will do.
         report_phase: receives what the call waits for.
+        limit_cost: returns the setting ``cost_limit`` for a model, before its gateway starts.
 
     Raises:
         BadInputError: there is no such model, or none although agents call one.
@@ -84,6 +90,7 @@ def serve_model(
         return
     with ExitStack() as cleanup:
         settings, engine, described = _find_model(cleanup, settings, choice, needs_model=needs_model)
+        settings = settings.model_copy(update={"cost_limit": limit_cost(described)})
         warning = engine.parsers.warning if isinstance(engine, VllmServer) else None
         stack = cleanup.enter_context(run_stack(settings, engine, report_phase=report_phase))
         if stack.engine is not None:

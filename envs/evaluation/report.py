@@ -7,7 +7,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from agent_layer.infra import format_count
+from agent_layer.infra import format_count, format_number
 from agent_layer.schema import JsonObject
 from agent_layer.times import format_time
 from envs.evaluation.figures.comparison import Comparison
@@ -72,7 +72,7 @@ def print_rounds(rounds: Sequence[Round]) -> None:
             f"{one.source.name} ({len(one.tasks)})",
             str(one.yardstick.n),
             _describe(figures.pass_at_1) if figures else "-",
-            f"{figures.mean_reward.value:.3f}" if figures and figures.mean_reward else "-",
+            format_number(figures.mean_reward.value) if figures and figures.mean_reward else "-",
             f"{figures.cost:.4f} $" if figures and figures.cost else "-",
             format_time(one.started_at),
         )
@@ -173,7 +173,7 @@ def _is_cost_partial(one: Round, figures: Figures) -> bool:
 def _table_of_slices(figures: Figures) -> Table:
     table = Table("", "", "tasks", "rollouts", "pass@1", "mean reward", box=None, pad_edge=False)
     for one in figures.slices:
-        mean = "-" if one.mean_reward is None else f"{one.mean_reward:.3f}"
+        mean = "-" if one.mean_reward is None else format_number(one.mean_reward)
         table.add_row(one.field, one.value, str(one.num_tasks), str(one.num_rewards), _describe(one.pass_at_1), mean)
     return table
 
@@ -181,7 +181,7 @@ def _table_of_slices(figures: Figures) -> Table:
 def _describe(estimate: Estimate | None, sign: str = "") -> str:
     if estimate is None:
         return "-"
-    value = f"{estimate.value:{sign}.3f}"
+    value = format_number(estimate.value, sign)
     if estimate.low is None or estimate.high is None:
         return value
-    return f"{value}  [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
+    return f"{value}  [{format_number(estimate.low, sign)}, {format_number(estimate.high, sign)}]"

@@ -1,10 +1,12 @@
 """Rounds: one evaluation of one model on one set of tasks, stored as one small object beside the trajectories."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.infra import ObjectStore
-from agent_layer.schema import JsonObject, check_name
+from agent_layer.schema import JsonObject, check_name, make_group_id
 from envs.costs import Price
 from envs.evaluation.figures.figures import Figures, RoundSettings, TaskRef, TaskResult
 
@@ -82,6 +84,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     num_passes: int = 0
     """How often rollouts were submitted: each pass asks for what is missing."""
+    replaced: dict[str, int] = {}
+    """Last pass, by task id, whose rollouts no longer count, because what they measured has changed since."""
     figures: Figures | None = None
     results: list[TaskResult] = []
     """[num_tasks]; empty before the first figures."""
@@ -90,6 +94,17 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     def run(self) -> str:
         """Run of its rollouts."""
         return f"{_RUN_PREFIX}{self.name}"
+
+    def list_groups(self, task_id: str) -> Iterator[str]:
+        """Yield the groups of a task that count, one for each pass."""
+        for number in range(self.replaced.get(task_id, 0) + 1, self.num_passes + 1):
+            yield make_group_id(self.run, task_id, number)
+
+    @property
+    def replaced_groups(self) -> set[str]:
+        """Groups that no longer count."""
+        passes = ((task_id, range(1, last + 1)) for task_id, last in self.replaced.items())
+        return {make_group_id(self.run, task_id, number) for task_id, numbers in passes for number in numbers}
 
     @property
     def state(self) -> str:
@@ -170,8 +185,31 @@ def check_same(stored: Round, requested: Round) -> None:
         if before != now:
             raise BadInputError(
                 f"round {stored.name!r}: expected {what} {_shown(before)}, with which it began, found {_shown(now)};"
-                " repeat that, or begin another round with --round NAME"
+                " repeat that, add --changed to redo what it touches, or begin another round with --round NAME"
             )
+
+
+def take_changes(stored: Round, requested: Round) -> tuple[Round, list[str]]:
+    """Return the requested round in which what the changes touch is redone, and a sentence for each change.
+
+    A task that asks or grades otherwise touches its own rollouts, -n and --threshold none, all else every rollout.
+    """
+    found = [one for one in _differences(stored, requested) if one[1] != one[2]]
+    touches_all = any(what not in _TOUCH_NOT_ALL for what, _, _ in found)
+    known = {task.id: task.content_hash for task in stored.tasks}
+    touched = [
+        task.id
+        for task in requested.tasks
+        if found and task.id in known and (touches_all or known[task.id] != task.content_hash)
+    ]
+    sentences = [f"{what}: {_shown(before)}, now {_shown(now)}" for what, before, now in found]
+    if touched:
+        sentences.append(f"all rollouts of {len(touched)} of {len(requested.tasks)} tasks are redone")
+    replaced = stored.replaced | dict.fromkeys(touched, stored.num_passes)
+    return msgspec.structs.replace(requested, replaced=replaced), sentences
+
+
+_TOUCH_NOT_ALL = ("-n", "--threshold", "the number of tasks", "tasks with hash")
 
 
 def _differences(stored: Round, requested: Round) -> list[tuple[str, object, object]]:

@@ -72,16 +72,17 @@ def reference_task(task: Task) -> TaskRef:
         task_type=task.task_type,
         labels=task.labels,
         calls_optional=task.calls_optional,
+        content_hash=content_hash(_identify(task)),
     )
 
 
 def hash_tasks(tasks: list[Task]) -> str:
     """Return a hash of ids, inputs, gradings and scorers; the order does not matter."""
-    parts = sorted(
-        msgspec.json.encode([task.id, hash_input(task), task.grading, task.scorer], order="deterministic")
-        for task in tasks
-    )
-    return content_hash(b"\n".join(parts))
+    return content_hash(b"\n".join(sorted(map(_identify, tasks))))
+
+
+def _identify(task: Task) -> bytes:
+    return msgspec.json.encode([task.id, hash_input(task), task.grading, task.scorer], order="deterministic")
 
 
 def _read_taskset(source: TaskSource, run: str) -> LoadedTasks:

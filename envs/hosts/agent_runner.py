@@ -151,7 +151,7 @@ class AgentRunner:
         )
         try:
             self._send(ended)
-        except (OverflowError, TypeError, ValueError) as error:  # no JSON value after all
+        except (OverflowError, TypeError, ValueError, RecursionError) as error:  # no JSON value after all
             text = f"its result cannot be encoded: {describe_error(error)}"
             self._send(msgspec.structs.replace(ended, status="failed", cause="user", error=text, result=None))
 

@@ -4,6 +4,8 @@ from .gate.report import Finding as Finding, Report as Report, make_finding as m
 from .gate.screen import print_report as print_report, show_progress as show_progress
 from .gate.trainable import check_judges as check_judges, check_trainable as check_trainable, save_report as save_report
 from .gate.trainable import write_task_line as write_task_line
+from .generated import TaskKey as TaskKey, choose_split as choose_split, list_keys as list_keys
+from .generated import read_answer as read_answer, read_key as read_key, write_replies as write_replies
 from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWARDS
 from .guess_number.game import chance_without_hints as chance_without_hints
 from .guess_number.game import chance_without_repeats as chance_without_repeats, compare as compare

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,13 @@ from rich.table import Table
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import replace_file
-from agent_layer.schema import Split
+from agent_layer.schema import Split, Task
 from agent_layer.settings import Settings
 from envs.tasksets.gate.gate import GateOptions, check_taskset
 from envs.tasksets.gate.screen import print_report, show_progress
 from envs.tasksets.gate.trainable import find_report, save_report, write_task_line
 from envs.tasksets.registry import list_taskset_names, open_taskset
-from envs.tasksets.taskset import TaskSet
+from envs.tasksets.taskset import TaskSet, WritesDirectories
 
 Seed = Annotated[int, typer.Option(min=0, help="Another seed gives other tasks.")]
 
@@ -46,10 +47,15 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
     count: Annotated[int, typer.Option(min=1, help="Number of tasks.")] = 100,
     split: Annotated[Split, typer.Option(help="Tasks of eval are never among those of train.")] = "train",
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    directories: Annotated[
+        bool, typer.Option("--directories", help="Write a folder of Harbor directories, one a task.")
+    ] = False,
 ) -> None:
-    """Write tasks of a set into a file, one JSON object on each line.
+    """Write tasks of a set into a file, one JSON object on each line; or as directories that Harbor's readers take.
 
     agent-layer tasksets write repair tasks.jsonl --level 1 --count 200
+
+    agent-layer tasksets write terminal chores --directories --count 5
     """
     sys.path.insert(0, str(Path.cwd()))
     if file.exists() and not force:
@@ -61,12 +67,25 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
             f" {level}; choose one with --level"
         )
     tasks = opened.tasks(split=split, seed=seed, level=level, count=count)
+    if directories:
+        return _write_directories(opened, list(tasks), file)
     lines = [write_task_line(task, opened) for task in tasks]
     try:
         replace_file(file, lines, private=False)
     except OSError as error:
         raise BadInputError(f"tasks file {file}: cannot be written, {error.strerror}; choose another place") from error
-    typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
+    return typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
+
+
+def _write_directories(taskset: TaskSet, tasks: Sequence[Task], folder: Path) -> None:
+    if not isinstance(taskset, WritesDirectories):
+        raise BadInputError(f"task set {taskset.name!r}: has no form as directories; leave --directories out")
+    try:
+        for task in tasks:
+            taskset.write_directory(task, folder / task.id)
+    except OSError as error:
+        raise BadInputError(f"folder {folder}: cannot be written, {error.strerror}; choose another place") from error
+    typer.echo(f"{len(tasks)} tasks of {taskset.name} as directories in {folder}")
 
 
 def check(

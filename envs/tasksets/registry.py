@@ -7,7 +7,12 @@ from agent_layer.schema import Holdout
 from envs.plug_ins import PlugIns
 from envs.tasksets.taskset import TaskSet
 
-_OURS: Final = {"repair": "envs.tasksets.repair:Repair"}
+_OURS: Final = {
+    "repair": "envs.tasksets.repair:Repair",
+    "arithmetic": "envs.tasksets.arithmetic:Arithmetic",
+    "search": "envs.tasksets.search.search:Search",
+    "terminal": "envs.tasksets.terminal.terminal:Terminal",
+}
 _TASKSETS: Final = PlugIns("agent_layer.tasksets", "task set", _OURS, takes_paths=True)
 _NEEDED: Final = ("name", "version", "levels", "agent", "tasks", "solve", "rewrites", "mutants", "cheats")
 

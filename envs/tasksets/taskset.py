@@ -1,7 +1,8 @@
 """The protocol of task sets: tasks by seed and level, with what must score 1 and what must score 0."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from agent_layer.schema import Split, Task
 from envs.script import Script
@@ -46,4 +47,16 @@ class TaskSet(Protocol):
 
     def cheats(self, task: Task) -> Sequence[Script]:
         """Return forgeries, which score 0."""
+        ...
+
+
+@runtime_checkable
+class WritesDirectories(Protocol):
+    """A task set that has its tasks in Harbor's form, too."""
+
+    def write_directory(self, task: Task, folder: Path) -> None:
+        """Write a task as a directory that is new or empty.
+
+        Raises: OSError: it cannot be written.
+        """
         ...

@@ -57,6 +57,8 @@ class Worker:
         """By lease token; their agents run."""
         self._finishing: dict[str, Attempt] = {}
         """By lease token; they are scored, sealed and reported."""
+        self._ended: set[tuple[str, LeaseAnswer]] = set()
+        """Lease tokens whose end is logged, and how: each heartbeat says so again."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         """Set: the worker claims nothing more."""
@@ -221,6 +223,7 @@ class Worker:
             self._finishing.pop(token, None)
             self._slot_freed.set()
             self._heartbeat.drop_lease(attempt.lease)
+            self._ended -= {(token, "cancel"), (token, "lost")}
 
     async def _report(self, report: Report) -> bool:
         """Report how a lease ended; whether the report was accepted."""
@@ -240,7 +243,9 @@ class Worker:
         if attempt is None:
             return
         if beat in ("cancel", "lost"):
-            _log.warning("lease ended trajectory=%s why=%s", lease.trajectory_id, beat)
+            if (lease.token, beat) not in self._ended:
+                self._ended.add((lease.token, beat))
+                _log.warning("lease ended trajectory=%s why=%s", lease.trajectory_id, beat)
             self._loop.call_soon_threadsafe(attempt.stop, beat)
         elif beat == "pause":
             self._loop.call_soon_threadsafe(attempt.request_pause)

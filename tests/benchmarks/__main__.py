@@ -17,12 +17,14 @@ from bench_dispatch_costs import measure_dispatch_costs
 from bench_dispatch_durable import measure_dispatch_durable
 from bench_dispatch_live import measure_dispatch_live
 from bench_dispatch_rollouts import measure_dispatch_rollouts
+from bench_episodes import measure_episodes
 from bench_gateway import measure_gateway
 from bench_gateway_peers import measure_gateway_peers
 from bench_langgraph import measure_langgraph
 from bench_long_tail import measure_long_tail
 from bench_rollouts import measure_rollouts
 from bench_sandbox import measure_sandbox
+from bench_sandbox_bursts import measure_actions, measure_starts
 from bench_store_beats import measure_store_beats
 from bench_store_costs import measure_store_costs
 from bench_store_ingest import measure_store_ingest
@@ -60,6 +62,9 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "long tail": measure_long_tail,
         "async training": measure_async_training,
         "sandbox": measure_sandbox,
+        "sandbox actions": measure_actions,
+        "sandbox starts": measure_starts,
+        "episodes": measure_episodes,
         "dispatch": measure_dispatch,
         "dispatch costs": measure_dispatch_costs,
         "dispatch durable": measure_dispatch_durable,

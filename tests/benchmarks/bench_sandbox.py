@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
+from bench_sandbox_bursts import run_docker_daemon
 from bench_table import Figure
 
 from agent_layer.schema.sandbox import Resources, Sandbox, SandboxSpec
@@ -25,7 +25,7 @@ MB_OF_FILES = b"x" * (1 << 20)
 
 def measure_sandbox(directory: Path) -> list[Figure]:
     """Measure every kind, one after the other."""
-    with _docker_daemon():
+    with run_docker_daemon():
         return asyncio.run(_measure_all(directory))
 
 
@@ -188,19 +188,3 @@ def _figure(what: str, ours: list[float], peer: list[float], aim: str) -> Figure
 def _quantile(values: list[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
-
-
-@contextlib.contextmanager
-def _docker_daemon() -> Iterator[None]:
-    """Start a daemon where none is named and one can be started."""
-    if "DOCKER_HOST" in os.environ:
-        yield
-        return
-    sys.path.insert(0, str(Path(__file__).parents[1] / "integration" / "sandbox"))
-    from docker_daemon import run_docker_daemon  # noqa: PLC0415  # the folder is on the path from here on
-
-    with run_docker_daemon() as address:
-        if address:
-            os.environ["DOCKER_HOST"] = address
-        yield
-        os.environ.pop("DOCKER_HOST", None)

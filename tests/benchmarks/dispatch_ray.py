@@ -55,7 +55,7 @@ def _waits(worker: Any, num: int) -> list[float]:
 def main(arguments: list[str]) -> None:
     """Measure on a Ray of our own, with a round before that does not count."""
     num_workers, num_rounds, seconds, num_asked = int(arguments[0]), int(arguments[1]), *map(float, arguments[2:])
-    ray.init(include_dashboard=False, num_cpus=2, log_to_driver=False, logging_level="error")
+    ray.init("local", include_dashboard=False, num_cpus=2, log_to_driver=False, logging_level="error")
     workers = [Worker.remote() for _ in range(num_workers)]
     ray.get([worker.noop.remote() for worker in workers])
     rates = [_rate(workers, seconds) for _ in range(num_rounds + 1)][1:]

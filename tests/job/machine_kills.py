@@ -46,6 +46,7 @@ MACHINES = ("head", "other")
 _WAIT_SECONDS = 60.0
 """``cluster.wait_seconds``, in which a machine that comes back has done so."""
 _HEAD_SENTENCE = r"ray at 127\.0\.0\.2:\d+: no cluster answers"
+_OTHER_CAUSE = "machine 127.0.0.3 has ended"
 _OTHER_SENTENCE = (
     r"Ray cluster: expected \d places? of 1 GPU and \d CPUs on one machine each, found \d free on 1 machine"
 )
@@ -78,14 +79,17 @@ class Outcome(NamedTuple):
     """Of the run's end; empty: it went on by itself."""
     seconds: float
     """From the kill to the next step."""
+    causes: str = ""
+    """Of the restarts."""
 
     @property
     def fault(self) -> str | None:
         """Return why it is not right; None: it is."""
         if self.kill.comes_back:
-            return (
-                f"it ended: {self.sentence}" if self.sentence else None if self.restarts else "no restart is recorded"
-            )
+            if self.sentence or not self.restarts:
+                return f"it ended: {self.sentence}" if self.sentence else "no restart is recorded"
+            is_seen = self.kill.machine == "other" and not self.had_trainer  # by the trainer, which outlives it
+            return f"found the cause {self.causes!r}" if is_seen and _OTHER_CAUSE not in self.causes else None
         expected = _HEAD_SENTENCE if self.kill.machine == "head" else _OTHER_SENTENCE
         return None if re.search(expected, self.sentence) else f"expected {expected!r}, found {self.sentence!r}"
 
@@ -137,6 +141,12 @@ def find_phase(settings: Settings, redis: Redis) -> str:
     return "update" if len(list_batches(redis, keys, RUN)) > len(done) else "sample"
 
 
+def has_gone_on(settings: Settings, number: int) -> bool:
+    """Whether a step was done after the last restart, of more than this many: that of a kill may end without it."""
+    restarts, done = list_restarts(settings)[number:], read_progress(progress_path(settings, RUN))
+    return bool(restarts) and done[-1].ended_at > restarts[-1].at
+
+
 _MISSED = "missed"
 _TRAINER = "ray::TaskRunnerV1"
 
@@ -148,23 +158,28 @@ class _Killer:
         self._settings, self._redis, self._machines = settings, redis, machines
         self.left = list(kills)
         self.outcomes: list[Outcome] = []
-        self._killed: tuple[Kill, bool, float, int, int] | None = None
-        """The last kill, whether it hit the trainer, when, after which step, and how many restarts there were."""
+        self._killed: tuple[Kill, bool, float, int] | None = None
+        """The last kill, whether it hit the trainer, when, and how many restarts there were."""
         self._is_back = True
 
     def look(self) -> None:
         """Kill when the phase has come; let the machine come back; see what became of the kill before."""
         step = count_steps(self._settings)
         if self._killed is not None:
-            kill, _, at, since, _ = self._killed
+            kill, _, at, number = self._killed
             if kill.comes_back and not self._is_back and time.time() - at > 3:  # wait: a machine boots
                 self._machines.mend()
                 self._is_back = True
-            if step > since:
+            if has_gone_on(self._settings, number):
                 self._end("")
             return
         if self.left and step > len(self.outcomes):
             self._wait_for_phase(step)
+
+    def finish(self) -> None:
+        """Take the end of a run that has all steps: a kill that it did not notice has no restart."""
+        if self._killed is not None:
+            self._end("")
 
     def give_up(self, sentence: str) -> bool:
         """Take the end of a run; return whether it goes on when the machine is back."""
@@ -184,7 +199,7 @@ class _Killer:
         has_trainer = victim.runs(_TRAINER)
         victim.lose_power()
         _say(f"killed {kill.name} after step {step}{', with the trainer' if has_trainer else ''}")
-        self._killed, self._is_back = (kill, has_trainer, time.time(), step, number), False
+        self._killed, self._is_back = (kill, has_trainer, time.time(), number), False
         del self.left[0]
 
     def _find(self, phase: str, step: int) -> str | None:
@@ -194,9 +209,10 @@ class _Killer:
 
     def _end(self, sentence: str) -> None:
         assert self._killed is not None
-        kill, had_trainer, at, _, number = self._killed
+        kill, had_trainer, at, number = self._killed
         restarts = list_restarts(self._settings)[number:]
-        self.outcomes.append(Outcome(kill, had_trainer, len(restarts), sentence, time.time() - at))
+        causes = ", ".join(one.why for one in restarts)
+        self.outcomes.append(Outcome(kill, had_trainer, len(restarts), sentence, time.time() - at, causes))
         self._killed = None
         _say(f"{kill.name}: {sentence or [str(one) for one in restarts]}")
 
@@ -210,7 +226,7 @@ def train_through(home: Path, machines: RayMachines, kills: Sequence[Kill]) -> l
         kills: of one mode.
     """
     os.environ.update(TOKEN)
-    settings, num_steps = Settings(dir=home / "data", run=RUN), len(kills) + 2
+    settings, num_steps = Settings(dir=home / "data", run=RUN), 2 * len(kills) + 1
     job = Job(
         config=configure(home, kills[0].mode, num_steps, machines.address), target=RECIPE.target, slots=8, on_ray=True
     )
@@ -220,6 +236,7 @@ def train_through(home: Path, machines: RayMachines, kills: Sequence[Kill]) -> l
             try:
                 with run_job(settings, job) as running:
                     running.wait(killer.look)
+                killer.finish()
                 break
             except AgentLayerError as error:
                 if not killer.give_up(str(error)):
@@ -244,7 +261,7 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = pr
     parser = ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("directory", type=Path, help="of the run; a new one")
     parser.add_argument("--seed", type=int, default=47, help="of the order of kills")
-    parser.add_argument("--kills", type=int, default=3, help="in this run, which has two steps more")
+    parser.add_argument("--kills", type=int, default=3, help="in this run, which has two steps for each")
     parser.add_argument("--page", type=Path, default=PAGE, help="whose rows say which kills were done")
     found = parser.parse_args(arguments)
     if not (kills := choose_kills(found.seed, found.page.read_text(), found.kills)):

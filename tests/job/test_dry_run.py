@@ -117,6 +117,34 @@ def test_weights_that_are_not_whole_are_named(settings, written, model, tmp_path
         assert found.startswith(f"model {cut}: expected whole weights in {weights.name}, found: ")
 
 
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"model": "none"}, "model"),
+        ({"tasks": "gone.jsonl"}, "gone.jsonl"),
+        ({"verl": {"actor_rollout_ref.actor.optim.optimiser": "SGD"}}, "optim.optimizer?"),
+        ({"seed": 3}, "expected seed 0, as in its checkpoint"),
+        ({}, "as many shards as processes that train now (2), found 3"),
+    ],
+)
+def test_bad_input_of_several_processes_is_refused_before_there_are_any(
+    agent_layer, settings, written, monkeypatch, change, found
+):
+    """torchrun would end with a status and a trace of its own, half a minute later."""
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("torchrun was started"))
+    fixed = list_fixed_options(load_config(written()))
+
+    def write(directory):
+        write_fixed_options(fixed, directory)
+        (directory / "fsdp_config.json").write_text('{"world_size": 3}')
+
+    CheckpointDirectory(settings, RUN).save(Cursor(step=1), write)
+
+    status, _, errors = agent_layer("train", written(**change), "--processes", "2", "--unchecked")
+
+    assert (status, found in " ".join(errors.split())) == (2, True), errors
+
+
 def test_what_a_run_must_keep_is_looked_at_too(settings, written):
     config = load_config(written())
     fixed = list_fixed_options(config)

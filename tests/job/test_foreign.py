@@ -154,6 +154,22 @@ def test_no_groups_are_no_wait(settings):
     assert player.play([], 0, 1.0) == []
 
 
+def test_a_second_trainer_of_a_run_is_refused_while_the_first_lives(settings, tmp_path):
+    """Both would have the name of one consumer, and acknowledge each other's groups."""
+    from trainer_adapter.foreign import RoundPlayer  # noqa: PLC0415
+
+    elsewhere = settings.model_copy(update={"dir": tmp_path / "elsewhere", "redis_url": settings.redis_url})
+    tasks = [Task(id="a", run=RUN, input=1)]
+    first = RoundPlayer(tasks, settings, RUN)
+    first.play([], 0, 1.0)
+    for place in (settings, elsewhere):
+        with pytest.raises(BadInputError, match=f"run {RUN}: expected no other trainer"):
+            RoundPlayer(tasks, place, RUN).play([], 0, 1.0)
+
+    del first
+    assert RoundPlayer(tasks, elsewhere, RUN).play([], 0, 1.0) == []
+
+
 @pytest.fixture
 def held_out(tmp_path):
     """A file with one held-out task."""

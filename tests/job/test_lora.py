@@ -187,6 +187,21 @@ def test_an_exported_model_computes_what_base_and_adapter_compute(settings, mode
     assert largest(merged, compute_logits(read_model(model))) > 1e-2
 
 
+def test_what_servers_on_ray_get_of_an_adapter_is_what_its_checkpoint_exports(trained, checkpoint, tmp_path):
+    from safetensors.torch import load_file
+
+    from trainer_adapter.cluster.weights.digest import hash_weights
+    from trainer_adapter.cluster.worker import _export_adapter
+    from trainer_adapter.verl import export_checkpoint
+
+    export_checkpoint(checkpoint, tmp_path / "adapter", adapter_only=True)
+
+    sent, adapter = _export_adapter(trained._worker.engine.get_per_tensor_param, base_sync_done=False)
+
+    assert hash_weights(sent) == hash_weights(load_file(tmp_path / "adapter" / "adapter_model.safetensors").items())
+    assert (adapter["r"], adapter["lora_alpha"]) == (4, 8)
+
+
 def test_a_checkpoint_of_a_whole_model_has_no_adapter_to_export(model, tmp_path):
     from trainer_adapter.verl import export_checkpoint
 

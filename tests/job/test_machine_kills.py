@@ -6,10 +6,17 @@
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from .machine_kills import MACHINES, MODES, PHASES, Kill, Outcome, choose_kills, draw_kills, train_through
+from agent_layer.health import Restart, append_restart, restarts_path
+from agent_layer.health.progress import append_progress, progress_path
+from agent_layer.settings import Settings
+
+from ..unit.health.reports import report
+from .machine_kills import MACHINES, MODES, PHASES, Kill, Outcome, choose_kills, draw_kills, has_gone_on, train_through
 from .ray_machines import TOKEN, ray_machines
+from .ray_runs import RUN
 
 
 def test_a_seed_draws_each_place_once_and_one_machine_in_four_stays_away():
@@ -39,6 +46,7 @@ def test_kills_with_a_row_are_not_done_again():
     [
         ("other", True, 1, "", True),
         ("other", True, 0, "", False),
+        ("head", True, 1, "", True),
         ("other", True, 1, "ray at 127.0.0.2:6: no cluster answers", False),
         ("head", False, 1, "trainer on Ray: ray at 127.0.0.2:6: no cluster answers (refused)", True),
         ("head", False, 1, "trainer on Ray: expected it to finish, but it died", False),
@@ -59,9 +67,37 @@ def test_a_sentence_is_right_only_where_it_names_what_is_missing(
     *, machine: str, comes_back: bool, restarts: int, sentence: str, is_right: bool
 ):
     kill = Kill("sync", "push", machine, comes_back)
-    outcome = Outcome(kill, had_trainer=False, restarts=restarts, sentence=sentence, seconds=60.0)
+    causes = "machine 127.0.0.3 has ended; the whole trainer starts again"
+    outcome = Outcome(kill, had_trainer=False, restarts=restarts, sentence=sentence, seconds=60.0, causes=causes)
 
     assert (outcome.fault is None) == is_right
+
+
+@pytest.mark.parametrize(
+    ("machine", "had_trainer", "is_right"), [("other", False, False), ("other", True, True), ("head", False, True)]
+)
+def test_a_trainer_that_outlives_a_machine_must_name_it(*, machine: str, had_trainer: bool, is_right: bool):
+    kill = Kill("sync", "push", machine, comes_back=True)
+    outcome = Outcome(kill, had_trainer, restarts=1, sentence="", seconds=60.0, causes="gloo: connection reset by peer")
+
+    assert (outcome.fault is None) == is_right
+
+
+def test_a_run_has_gone_on_with_a_step_behind_a_restart_and_not_with_one_that_a_dead_machine_did_not_stop(
+    tmp_path: Path,
+):
+    settings = Settings(dir=tmp_path, run=RUN)
+
+    def end_step(step: int, at: float) -> bool:
+        append_progress(progress_path(settings, RUN), msgspec.structs.replace(report(step), ended_at=at))
+        return has_gone_on(settings, number=0)
+
+    assert [end_step(1, at=1.0), end_step(2, at=2.0)] == [False, False]
+    restart = Restart(at=3.0, what="run", why="machine 127.0.0.3 has ended", from_step=2, number=1, most=3)
+    append_restart(restarts_path(settings, RUN), restart)
+    assert not has_gone_on(settings, number=0)
+    assert end_step(3, at=4.0)
+    assert not has_gone_on(settings, number=1)
 
 
 @pytest.mark.long
@@ -69,7 +105,7 @@ def test_a_sentence_is_right_only_where_it_names_what_is_missing(
 @pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 @pytest.mark.parametrize(
     "kill",
-    [Kill("sync", "update", "other", comes_back=True), Kill("colocate_async", "checkpoint", "head", comes_back=False)],
+    [Kill("sync", "push", "other", comes_back=True), Kill("colocate_async", "checkpoint", "head", comes_back=False)],
     ids=["goes-on", "names-what-is-missing"],
 )
 def test_a_run_outlives_a_machine_that_dies(kill: Kill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+import requests
 
 from agent_layer.engines import get_policy, open_engine_registry
 from agent_layer.health.progress import progress_path, read_progress
@@ -32,6 +33,7 @@ from trainer_adapter.loop.checkpoint import CheckpointDirectory
 from trainer_adapter.start import Job, run_job
 
 from ..teaching import ScriptedTeacher, judge
+from ..waiting import scaled
 from .ray_runs import (
     LOSSES,
     RUN,
@@ -118,6 +120,58 @@ def lora(tmp_path_factory: pytest.TempPathFactory) -> Game:
     optimizer = msgspec.structs.replace(config.optimizer, learning_rate=Schedule(start=1e-2))
     adapter = LoraConfig(rank=4, alpha=8)
     return train(home, msgspec.structs.replace(config, algorithm=algorithm, optimizer=optimizer, lora=adapter))
+
+
+class Adapted(NamedTuple):
+    """A run whose servers got adapters, and what one of them said while it served each version."""
+
+    settings: Settings
+    answers: dict[int, dict[str, list[float]]]
+    """By version and by name of the model: log-probabilities of one prompt's continuation."""
+
+
+def train_adapter(home: Path, mode: str) -> Adapted:
+    """One rank; a checkpoint of each version."""
+    cluster = ClusterConfig(mode=mode)  # pyright: ignore[reportArgumentType]  # one of veRL's
+    config = configure(home, STEPS, checkpoint_steps=1, cluster=cluster)
+    optimizer = msgspec.structs.replace(config.optimizer, learning_rate=Schedule(start=1e-2))
+    keep = msgspec.structs.replace(config.keep, num_checkpoints=STEPS)
+    lora = LoraConfig(rank=4, alpha=8, publish="adapter")
+    answers: dict[int, dict[str, list[float]]] = {}
+
+    def look(settings: Settings) -> None:
+        with open_redis(settings) as redis:
+            registry = open_engine_registry(settings, redis)
+            for engine in registry.engines():
+                if engine.state == "serving" and engine.version not in answers:
+                    access_key = registry.access_keys()[engine.url]
+                    names = (engine.model.removesuffix("-lora"), engine.model)
+                    answers[engine.version] = {name: ask_for_logprobs(engine.url, access_key, name) for name in names}
+
+    config = msgspec.structs.replace(config, optimizer=optimizer, keep=keep, lora=lora)
+    return Adapted(train_on_ray(home, config, look), answers)
+
+
+def ask_for_logprobs(url: str, access_key: str, model: str) -> list[float]:
+    """What a model of a server says of the tokens of one prompt."""
+    headers = {"Authorization": f"Bearer {access_key}"}
+    question = {"model": model, "prompt": [3, 12, 14, 15, 3, 12], "max_tokens": 1, "prompt_logprobs": 0}
+    answer = requests.post(f"{url}/v1/completions", json=question, headers=headers, timeout=scaled(120))
+    answer.raise_for_status()
+    places = answer.json()["choices"][0]["prompt_logprobs"][1:]
+    return [one["logprob"] for place in places for one in place.values()]
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
+    """Servers that sleep while an adapter is trained, and get it alone."""
+    return train_adapter(tmp_path_factory.mktemp("ray"), "sync")
+
+
+@pytest.fixture(scope="module")
+def adapter_apart(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
+    """The same, with a server of its own."""
+    return train_adapter(tmp_path_factory.mktemp("ray"), "separate_async")
 
 
 @pytest.fixture(scope="module")
@@ -296,6 +350,55 @@ def test_a_checkpoint_of_an_adapter_exports_the_weights_that_the_servers_confirm
         with open_redis(lora.settings) as redis:
             policy = get_policy(redis, Keys(lora.settings.namespace), RUN, cursor.policy_version)
         assert hash_weights(load_file(tmp_path / str(cursor.step) / "model.safetensors").items()) == policy.weights_hash
+
+
+@games("adapter", "adapter_apart")
+def test_each_token_was_sampled_by_the_adapter_of_its_version(game: Adapted, tmp_path: Path):
+    settings = game.settings
+    gaps, steps = logprob_gaps(settings, tmp_path), read_progress(progress_path(settings, RUN))
+
+    assert len(gaps) > 0
+    assert max(gaps) < 1e-4
+    assert {age for ages in ages_of_trained_tokens(settings) for age in ages} == {0}
+    assert all(step.metrics["logprob_gap"] < 1e-4 for step in steps), [step.metrics["logprob_gap"] for step in steps]
+    assert [step.policy_version for step in steps] == [1, 2]
+
+
+@games("adapter", "adapter_apart")
+def test_calls_name_the_adapter_whose_base_says_the_same_under_each_version(game: Adapted):
+    base = str(game.settings.dir.parent / "model")
+    found = [game.answers[version] for version in sorted(game.answers)]
+
+    assert len(found) >= STEPS
+    assert all(set(one) == {base, f"{base}-lora"} for one in found)
+    assert all(one[base] == pytest.approx(found[0][base], abs=1e-5) for one in found)
+    assert found[0][f"{base}-lora"] == pytest.approx(found[0][base], abs=1e-5), "an adapter begins with zeros"
+    assert found[-1][f"{base}-lora"] != pytest.approx(found[-1][base], abs=1e-3)
+
+
+@games("adapter", "adapter_apart")
+def test_servers_confirm_the_adapter_of_each_checkpoint_whose_base_is_bit_for_bit_the_first(
+    game: Adapted, tmp_path: Path
+):
+    from safetensors.torch import load_file
+    from torch import equal
+
+    from trainer_adapter.cluster.weights.digest import hash_weights
+    from trainer_adapter.verl import export_checkpoint
+    from trainer_adapter.verl.adapters import find_parts
+    from trainer_adapter.verl.export import _read_weights
+
+    first = load_file(game.settings.dir.parent / "model" / "model.safetensors")
+    for directory, cursor in CheckpointDirectory(game.settings, RUN).all():
+        weights = _read_weights(directory)
+        parts = find_parts(weights)
+        assert sum(part.a is not None for part in parts.values()) > 0
+        assert all(equal(weights[parts[name].base].join(), tensor) for name, tensor in first.items())
+        export_checkpoint(directory, tmp_path / str(cursor.step), adapter_only=True)
+        with open_redis(game.settings) as redis:
+            policy = get_policy(redis, Keys(game.settings.namespace), RUN, cursor.policy_version)
+        sent = load_file(tmp_path / str(cursor.step) / "adapter_model.safetensors")
+        assert hash_weights(sent.items()) == policy.weights_hash
 
 
 def test_no_trained_token_is_older_than_the_staleness_that_is_allowed(colocate_async: Game):

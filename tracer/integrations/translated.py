@@ -65,7 +65,7 @@ def translated_dialect(
     def is_last(event: str) -> bool:
         try:
             return msgspec.json.decode(event, type=_Kind).type in last
-        except msgspec.DecodeError:
+        except (*UNREADABLE, UnicodeEncodeError):
             return False
 
     return Dialect(partial(_record_request, translate), read_answer, read_stream, is_last)

@@ -30,6 +30,7 @@ from agent_layer.schema import (
     PAUSE_ROLLOUT,
     RENEW_ROLLOUTS,
     REWARD_ROLLOUT,
+    UNREADABLE,
     AccessRequest,
     ClosedRollout,
     CloseRequest,
@@ -185,7 +186,7 @@ def _error_message(answer: bytes) -> str:
     """Return the message of an error answer, in OpenAI's form or plain text."""
     try:
         error = msgspec.json.decode(answer, type=_Refusal).error
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return answer[:500].decode("utf-8", "replace").strip() or "(no text)"
     return error if isinstance(error, str) else error.message
 

@@ -152,8 +152,10 @@ def verl_overrides(
             f"{_MODEL}.lora_rank": lora.rank,
             f"{_MODEL}.lora_alpha": lora.alpha,
             f"{_MODEL}.target_modules": lora.target_modules,
-            f"{_MODEL}.lora.merge": True,
+            f"{_MODEL}.lora.merge": lora.publish == "merged",
         }
+        if lora.publish == "adapter":  # servers read the base from its files, once; veRL's default are random weights
+            found |= {f"{_ROLLOUT}.load_format": "auto"}
     if choose_mode(config) == "separate_async":
         found |= {
             "actor_rollout_ref.hybrid_engine": False,
@@ -263,11 +265,6 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
             f"cluster.engine_gpus {cluster.engine_gpus}",
             "has whole engines: it must be a multiple of tensor_parallel",
         )
-    if config.lora and config.lora.publish == "adapter":
-        reason = (
-            "sends whole weights, adapter added: veRL's servers apply one to veRL's own calls, not to the gateway's"
-        )
-        yield "lora.publish adapter", reason
     if algorithm.correction.bypass and cluster.nodes * cluster.gpus_per_node > 1:
         yield "algorithm.correction.bypass", "has it with one process only"
     if algorithm.has_rollout_value and config.optimizer.epochs > 1:

@@ -3,13 +3,17 @@
 import asyncio
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from typing import NamedTuple
 
 import ray
 import torch
+from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_PATH
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from vllm.lora.request import LoRARequest
 
-from trainer_adapter.cluster.key import RequireKey, access_key
+from agent_layer.engines import ADAPTER_SUFFIX
+from trainer_adapter.cluster.key import App, Message, Receive, RequireKey, Send, access_key
 from trainer_adapter.cluster.nodes.machine import list_engine_processes
 from trainer_adapter.cluster.nodes.watch import ServerEnd, ServerProcesses, explain_end, kill_server
 from trainer_adapter.cluster.overrides import is_reached_from_other_machines
@@ -34,6 +38,21 @@ class HeldWeights(NamedTuple):
     """Hashes of the weights that its processes loaded; empty on GPUs, where veRL's own receiver takes them."""
 
 
+class NameAdapter:
+    """ASGI middleware that gives veRL's adapter a name: veRL's own calls choose it by number, and HTTP has none."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Let the application answer."""
+        if scope["type"] == "http":
+            models = scope["app"].state.openai_serving_models  # pyright: ignore[reportAttributeAccessIssue]
+            name = models.base_model_paths[0].name + ADAPTER_SUFFIX
+            models.lora_requests.setdefault(name, LoRARequest(name, VLLM_LORA_INT_ID, VLLM_LORA_PATH))
+        await self._app(scope, receive, send)
+
+
 class ClusterServer(vLLMHttpServer):
     """One server. It asks for a key on every route, and listens on loopback, so that only this machine reaches it.
 
@@ -47,8 +66,23 @@ class ClusterServer(vLLMHttpServer):
 
     async def run_server(self, args: Namespace) -> None:
         """Serve, behind the key."""
-        args.middleware = [*args.middleware, f"{RequireKey.__module__}.{RequireKey.__name__}"]
+        own = [NameAdapter, RequireKey] if self.lora_as_adapter else [RequireKey]  # the last one is asked first
+        args.middleware = [*args.middleware, *(f"{one.__module__}.{one.__name__}" for one in own)]
         await super().run_server(args)
+
+    async def collective_rpc(
+        self,
+        method: str | Callable[..., object],
+        timeout: float | None = None,  # noqa: ASYNC109  # veRL's signature
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> None:
+        """Call a method of each vLLM worker; weights from veRL's separate trainer come without what they adapt."""
+        if method == "update_weights_from_ipc" and self.lora_as_adapter:
+            own = self.model_config
+            found = {"r": own.lora_rank, "lora_alpha": own.lora_alpha, "target_modules": own.target_modules}
+            kwargs = {"peft_config": found, "base_sync_done": True, **(kwargs or {})}
+        await super().collective_rpc(method, timeout, args, kwargs)
 
     def access_key(self) -> str:
         """Return the key that each request must carry."""

@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import cast
@@ -35,6 +36,7 @@ from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.cluster.bridge import Bridge, RunEnded, UpdateRequest
 from trainer_adapter.cluster.end import write_end
+from trainer_adapter.cluster.nodes.deaths import Death, act_on_death, wait_for_death
 from trainer_adapter.cluster.nodes.watch import ServerEnd, ServerProcesses, explain_end, join_by_machine
 from trainer_adapter.cluster.publisher import ClusterPublisher, RemoteUpdate
 from trainer_adapter.cluster.row_store import find_rows
@@ -55,7 +57,7 @@ from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher, c
 _LOOK_SECONDS = 0.5
 """Until a dead server is noticed, each call to it fails."""
 _CAUSE_SECONDS = 30.0
-"""From what veRL's thread raises until the death behind it is known: a peer's broken connection comes first."""
+"""From what either thread raises until the death behind it is known: a peer's broken connection comes first."""
 _END_SECONDS = 60.0
 """From the death of a part until this process ends, too, whatever veRL's thread still waits for."""
 
@@ -142,10 +144,9 @@ class ClusterTrainer(PPOTrainer):
             super().fit(agent_loop_manager)
             self._bridge.run_actions(until=lambda: False)
         except RunEnded:
-            pass
+            self._wait_for_cause(self._failure)
         except BaseException as error:
-            if not isinstance(error, AgentLayerError):
-                self._has_died.wait(_CAUSE_SECONDS)
+            self._wait_for_cause(error)
             self._bridge.fail(self._death or error)
             if self._death is not None:
                 raise self._death from error
@@ -241,32 +242,42 @@ class ClusterTrainer(PPOTrainer):
         clear_rows([*names, *slots.take_all()])
         return write_rows(request.batch, names, self.global_steps)
 
+    def _wait_for_cause(self, error: BaseException | None) -> None:
+        """Wait for the death behind an error, in veRL's thread or in an action that the loop asked of it."""
+        if error is not None and not isinstance(error, AgentLayerError):
+            self._has_died.wait(_CAUSE_SECONDS)
+
     def _watch_parts(self, parts: Sequence[ServerProcesses], is_over: Event) -> None:
         """End the workers, and then this process, once a part has died that nothing replaces.
 
         What veRL's thread waits for raises then, or waits for ever: for a server that takes weights, for rows, for a
         rank that takes part in a collective operation.
         """
-        registry = open_engine_registry(self._settings, self._redis)
-        while not is_over.wait(_LOOK_SECONDS):
-            is_sending = self._is_sending
-            dead = {} if self.replaces_servers and not is_sending else self._dead_servers()
-            for one in dead:  # calls to it wait
-                if engine := registry.read(f"http://{one.server_address}"):
-                    registry.mark_ended(engine)
-            if dead:
-                when = "while weights were sent" if is_sending else "and is not replaced in this mode"
-                why = f"{_explain(dead)} {when}"
-            elif not (why := ", ".join(end.why for part in parts if (end := explain_end(part)))):
-                continue
-            self._death = EngineError(f"{why}; the whole trainer starts again")
-            self._has_died.set()
-            for worker in self.actor_rollout_wg.workers:
-                ray.kill(worker)
-            if not is_over.wait(_END_SECONDS):
-                write_end(self._stop_path.parent, self._death)
-                os._exit(1)
+        looks = [self._look_at_servers, *(partial(_look_at, part) for part in parts)]
+        if (death := wait_for_death(looks, lambda: is_over.wait(_LOOK_SECONDS))) is None:
             return
+        self._death = EngineError(f"{death.why}; the whole trainer starts again")
+        self._has_died.set()
+        kills = (partial(ray.kill, worker) for worker in self.actor_rollout_wg.workers)
+        act_on_death([partial(self._hold_calls, death.urls), *kills])
+        if not is_over.wait(_END_SECONDS):
+            write_end(self._stop_path.parent, self._death)
+            os._exit(1)
+
+    def _look_at_servers(self) -> Death | None:
+        is_sending = self._is_sending
+        if self.replaces_servers and not is_sending:
+            return None
+        if not (dead := self._dead_servers()):
+            return None
+        when = "while weights were sent" if is_sending else "and is not replaced in this mode"
+        return Death(f"{_explain(dead)} {when}", tuple(f"http://{one.server_address}" for one in dead))
+
+    def _hold_calls(self, urls: Sequence[str]) -> None:
+        """Let calls to dead servers wait."""
+        registry = open_engine_registry(self._settings, self._redis)
+        for engine in filter(None, map(registry.read, urls)):
+            registry.mark_ended(engine)
 
     def _dead_servers(self) -> "dict[ClusterReplica, ServerEnd]":
         """Return the servers that have died, and what ended."""
@@ -360,6 +371,11 @@ class ClusterTrainer(PPOTrainer):
 def _map_keys(replicas: "Iterable[ClusterReplica]") -> dict[str, str]:
     """Return the key of each server by its address."""
     return {f"http://{one.server_address}": one.access_key for one in replicas}
+
+
+def _look_at(part: ServerProcesses) -> Death | None:
+    end = explain_end(part)
+    return None if end is None else Death(end.why)
 
 
 def _explain(dead: "dict[ClusterReplica, ServerEnd]") -> str:

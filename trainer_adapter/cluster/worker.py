@@ -1,6 +1,6 @@
 """veRL's worker of actor, rollout and reference, with what an update changes from step to step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from verl.single_controller.base.decorator import Dispatch, register
-from verl.utils.device import get_device_name
+from verl.utils.device import get_device_id, get_device_name
 from verl.workers import engine_workers
 from verl.workers.engine import BaseEngine
 from verl.workers.engine.fsdp import transformer_impl
@@ -61,7 +61,10 @@ class ClusterWorker(ActorRolloutRefWorker):
         super().init_model()
         adapter = self.find_adapter()
         if self.actor is not None and adapter is not None:  # veRL would send bfloat16, and merge in place
-            self.actor.engine._merged_lora_per_tensor_param = partial(_merge, self.actor.engine, adapter)  # noqa: SLF001
+            engine = self.actor.engine
+            engine._merged_lora_per_tensor_param = partial(_merge, engine, adapter)  # noqa: SLF001
+            if not self.config.model.lora.get("merge", False):
+                engine.get_per_tensor_param = partial(_export_adapter, engine.get_per_tensor_param)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def find_adapter(self) -> PeftConfig | None:
@@ -95,6 +98,14 @@ def _merge(engine: BaseEngine, adapter: PeftConfig) -> Iterator[tuple[str, Tenso
     yield from merged_weights(engine.module, adapter)
     if engine._is_offload_param:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of FSDP's engines
         transformer_impl.offload_fsdp_model_to_cpu(engine.module)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _export_adapter(
+    export: Callable[..., tuple[Iterable[tuple[str, Tensor]], dict[str, object] | None]], **options: object
+) -> tuple[Iterator[tuple[str, Tensor]], dict[str, object] | None]:
+    """Return the adapter alone, by PEFT's names, and its configuration: servers read what it adapts from files."""
+    tensors, adapter = export(**{**options, "base_sync_done": True})
+    return ((name, tensor.to(get_device_id())) for name, tensor in tensors), adapter
 
 
 def _unpinned_policy(*, pin_memory: bool = True) -> CPUOffloadPolicy:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from agent_layer.infra import mean
 from agent_layer.schema import (
     SELF_INFLICTED,
     ExcludedRollout,
@@ -246,7 +247,7 @@ def count_step(groups: Sequence[GroupIntake], *, compares_groups: bool = True) -
         cut_tokens=_count_by_task(groups, lambda group: group.num_cut_tokens),
         num_calls=sum(group.num_calls for group in groups),
         num_tokens=len(ages),
-        reward_mean=sum(rewards) / len(rewards) if rewards else None,
+        reward_mean=mean(rewards) if rewards else None,
         staleness_mean=sum(ages) / len(ages) if ages else 0.0,
         staleness_max=max(ages, default=0),
         **msgspec.structs.asdict(sum((group.capture for group in groups), CaptureCounts())),
@@ -280,9 +281,9 @@ def _count_by_task(groups: Iterable[GroupIntake], count: Callable[[GroupIntake],
 
 def _mean(parts: Iterable[tuple[int, float | None]]) -> float | None:
     """Return the weighted mean of (number of members, mean); None without members."""
-    known = [(num, mean) for num, mean in parts if mean is not None]
+    known = [(num, value) for num, value in parts if value is not None]
     total = sum(num for num, _ in known)
-    return sum(num * mean for num, mean in known) / total if total else None
+    return sum(num * value for num, value in known) / total if total else None
 
 
 def make_rollout_samples(

@@ -4,7 +4,6 @@ DIR/README.md                     what the rows are, where they come from, what 
 DIR/sft/train-00000.parquet       one folder for each kind of row
 """
 
-import shutil
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,8 +16,8 @@ import pyarrow.parquet as pq
 
 from agent_layer import __version__
 from agent_layer.errors import BadInputError
-from agent_layer.infra import sync_path
-from agent_layer.schema import JsonObject, new_id
+from agent_layer.infra import make_beside, sync_path
+from agent_layer.schema import JsonObject
 from trainer_adapter.datasets.rows import SCHEMAS
 from trainer_adapter.datasets.selection import Account
 
@@ -97,7 +96,6 @@ def write_dataset(
     Raises: BadInputError: something is there, it cannot be written to, or no row was written.
     """
     directory = directory.resolve()
-    pending = directory.parent / f".{directory.name}.{new_id()}"
     try:
         is_filled = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
         if is_filled or directory == Path.cwd():
@@ -105,27 +103,26 @@ def write_dataset(
             raise BadInputError(
                 f"dataset {directory}: expected a new or empty directory, found {found}; choose another directory"
             )
-        with ExitStack() as files:
-            made = {kind: files.enter_context(RowFiles(pending / kind, SCHEMAS[kind], form)) for kind in kinds}
-            yield made
-        if not any(one.num_rows for one in made.values()):
-            raise BadInputError(
-                f"dataset {directory}: expected a row, found none in {account.num_found} trajectories"
-                f" ({_list_left_out(account) or 'no filter matches'}); change the filters"
-            )
-        written = {kind: one.num_rows for kind, one in made.items() if one.num_rows}
-        (pending / "README.md").write_text(_write_card(pending, written, form, account, made_by))
-        for path in (*pending.rglob("*"), pending):
-            sync_path(path)
-        pending.replace(directory)
-        sync_path(directory.parent)
+        with make_beside(directory) as pending:
+            with ExitStack() as files:
+                made = {kind: files.enter_context(RowFiles(pending / kind, SCHEMAS[kind], form)) for kind in kinds}
+                yield made
+            if not any(one.num_rows for one in made.values()):
+                raise BadInputError(
+                    f"dataset {directory}: expected a row, found none in {account.num_found} trajectories"
+                    f" ({_list_left_out(account) or 'no filter matches'}); change the filters"
+                )
+            written = {kind: one.num_rows for kind, one in made.items() if one.num_rows}
+            (pending / "README.md").write_text(_write_card(pending, written, form, account, made_by))
+            for path in (*pending.rglob("*"), pending):
+                sync_path(path)
+            pending.replace(directory)
+            sync_path(directory.parent)
     except OSError as error:
         raise BadInputError(
             f"dataset {directory}: expected a place that can be written to, found {error.strerror or error}; choose"
             " another, or make room"
         ) from error
-    finally:
-        shutil.rmtree(pending, ignore_errors=True)
 
 
 def _list_left_out(account: Account) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import JsonObject, Step, Trajectory
+from agent_layer.schema import UNREADABLE, JsonObject, Step, Trajectory
 from trainer_adapter.data import samples_of
 
 TokenId: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -71,7 +71,7 @@ def read_rows(content: bytes) -> list[TraceRow]:
     """
     try:
         trace = msgspec.json.decode(content, type=TrainingTrace)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BadInputError(
             f"training trace: expected OpenEnv's schema version 1, found {error}; write it with openenv-core 0.10"
         ) from error

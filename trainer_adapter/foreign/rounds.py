@@ -5,7 +5,9 @@ Agents, gateway, engines and workers are those of any run. What a trainer learns
 """
 
 import time
+import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import count
 from typing import NamedTuple
 
@@ -19,6 +21,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from trainer_adapter.config import HeldOutConfig
 from trainer_adapter.data import NO_BOUNDS, GroupIntake, ModelBounds, TrainingBatch, read_group, record_batch
+from trainer_adapter.loop import claim_run, hold_run
 from trainer_adapter.tasks import HeldOutFilter, open_held_out, read_held_out
 
 CONSUMER = "foreign-trainer"
@@ -57,6 +60,8 @@ def leave_out(
 
 class RoundPlayer:
     """Has groups of rollouts played, and returns them in the order of the requests.
+
+    From the first round to its end it is the only trainer of the run: two would acknowledge each other's groups.
 
     Args:
         tasks: that a trainer may name, of split ``train``; those that repeat held-out ones are left out.
@@ -99,6 +104,9 @@ class RoundPlayer:
         self.store: Store = open_store(settings)
         self._dispatcher = Dispatcher(self._redis, settings)
         self._rounds = count(int(clock() * 1000))
+        self._settings, self._claims = settings, ExitStack()
+        self._is_alone = False
+        weakref.finalize(self, self._claims.close)
 
     def play(
         self,
@@ -119,7 +127,7 @@ class RoundPlayer:
             [num_groups], same order. A group with a token of older weights is stale and has no rollouts.
 
         Raises:
-            BadInputError: a task is not known.
+            BadInputError: a task is not known, or another trainer trains the run.
             AgentLayerError: no group closed within ``patience_seconds``.
         """
         if unknown := [one.task_id for one in requests if one.task_id not in self._by_id]:
@@ -127,6 +135,10 @@ class RoundPlayer:
                 f"task {unknown[0]!r}: expected one of the {len(self._by_id)} tasks that run {self._run} trains,"
                 " found none with this id; give the trainer the rows that were made from the tasks"
             )
+        if not self._is_alone:
+            self._claims.enter_context(hold_run(self._settings, self._run))
+            self._claims.enter_context(claim_run(self._redis, self._settings, self._run))
+            self._is_alone = True
         group_ids = self._dispatcher.submit(
             [self._configure(one, version, temperature) for one in requests],
             run=self._run,

@@ -8,6 +8,7 @@ __getattr__, __all__ = face(
         "checkpoint": "CheckpointDirectory Cursor hold_run",
         "feed": "count_groups",
         "resumed": "list_fixed_options refuse_changes",
-        "run": "EmbeddedDriver read_model_bounds stop_on_signals train_run",
+        "run_lock": "claim_run",
+        "run": "EmbeddedDriver check_run read_model_bounds stop_on_signals train_run",
     },
 )

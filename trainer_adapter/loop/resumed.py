@@ -14,7 +14,7 @@ _FILE: Final = "fixed-options.json"
 
 
 FIXED: Final[dict[str, str]] = {
-    "model": "all of its JSON files, template and first weights (sampled); it may lie elsewhere",
+    "model": "its configuration, tokenizer, template and first weights (sampled); it may lie elsewhere",
     "seed": "tasks would come twice, or never",
     "lora": "whether there is one, rank, alpha and target_modules: the checkpoint's has that form",
     "cluster.nodes": "times gpus_per_node, as `--processes`: each has a part of the checkpoint",

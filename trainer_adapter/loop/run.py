@@ -24,7 +24,7 @@ from agent_layer.health import (
 )
 from agent_layer.infra import open_redis
 from agent_layer.recorder import Recorder, open_recorder
-from agent_layer.schema import JsonObject
+from agent_layer.schema import UNREADABLE, JsonObject
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
@@ -54,6 +54,7 @@ from trainer_adapter.verl import (
     EmbeddedTrainer,
     PolicyTrainer,
     WeightPublisher,
+    check_num_processes,
     check_trackers,
     check_verl_options,
     open_trackers,
@@ -115,9 +116,7 @@ def train_run(
         AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
     """
     run = config.run or settings.run
-    check_model(config.model)
-    check_verl_options(config.verl)
-    check_trackers(config)
+    check_run(config, settings)
     with (
         hold_run(settings, run),
         open_notifier(settings, config.alarms) as notifier,
@@ -178,6 +177,24 @@ def train_run(
         return reports
 
 
+def check_run(config: TrainConfig, settings: Settings, num_processes: int | None = None) -> None:
+    """Raise BadInputError for a configuration that cannot train, or cannot go on from the run's newest checkpoint.
+
+    Args:
+        config: what to train, and how; ``open_training_sources`` looks at its tasks.
+        settings: locations of state.
+        num_processes: that share the model; None: not looked at.
+    """
+    run = config.run or settings.run
+    check_model(config.model)
+    check_verl_options(config.verl)
+    check_trackers(config)
+    read_model_bounds(config.model)
+    directory, _, _ = _find_start(CheckpointDirectory(settings, run), config, run)
+    if directory and num_processes is not None:
+        check_num_processes(directory, num_processes)
+
+
 def _find_start(
     checkpoints: CheckpointDirectory, config: TrainConfig, run: str
 ) -> tuple[Path | None, Cursor, dict[str, str]]:
@@ -215,7 +232,7 @@ def read_model_bounds(model: Path) -> ModelBounds:
     """
     try:
         return read_bounds(msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject))
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise BadInputError(
             f"model {model}: expected a readable config.json, found {error}; correct 'model'"
         ) from error

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema import UNREADABLE
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import LoraConfig, TrainConfig
 from trainer_adapter.verl_keys import CHUNK_TOKENS
@@ -173,7 +174,7 @@ def read_shape(model: Path) -> ModelShape:
         shape = msgspec.convert(written.get("text_config", written), ModelShape)
     except OSError as error:
         raise BadInputError(f"memory: expected {path}, found {error.strerror}; correct 'model'") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, *UNREADABLE) as error:
         raise BadInputError(f"memory: expected the sizes of a decoder in {path}, found: {error}") from error
     if shape.experts and shape.model_type not in _EXPERTS:
         raise BadInputError(

@@ -25,7 +25,12 @@ _STOP_SECONDS = 600
 
 
 def run_rank(
-    config: TrainConfig, num_ranks: int, arguments: Sequence[str], trainer: type[EmbeddedTrainer] = EmbeddedTrainer
+    config: TrainConfig,
+    num_ranks: int,
+    arguments: Sequence[str],
+    trainer: type[EmbeddedTrainer] = EmbeddedTrainer,
+    *,
+    check: Callable[[], object] = lambda: None,
 ) -> bool:
     """Take the part of this process; return whether that is done. The process that is to run the loop has it before it.
 
@@ -37,9 +42,11 @@ def run_rank(
         num_ranks: processes that share the model; below torchrun, that has decided.
         arguments: of the command ``agent-layer``, for the processes.
         trainer: of the run.
+        check: raises what is wrong with the input, before there is more than this process: torchrun would bury it.
     """
     if not _is_below_torchrun():
         if num_ranks > 1:
+            check()
             _become_torchrun(num_ranks, arguments, config.optimizer.num_threads)
         return False
     if int(os.environ["RANK"]) == 0:

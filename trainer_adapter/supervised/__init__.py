@@ -6,6 +6,6 @@ __getattr__, __all__ = face(
     __name__,
     {
         "config": "Method SupervisedConfig load_supervised",
-        "train": "SupervisedStep train_supervised",
+        "train": "SupervisedStep read_input train_supervised",
     },
 )

@@ -10,7 +10,7 @@ from msgspec import Meta
 from pyarrow.parquet import ParquetFile
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import TokenIds
+from agent_layer.schema import UNREADABLE, TokenIds
 from trainer_adapter.data import ModelBounds
 from trainer_adapter.supervised.config import Method
 
@@ -121,7 +121,7 @@ def _read_rows(folder: Path, kind: type[_Answer | _Preference]) -> Iterator[_Ans
                 with ParquetFile(file) as opened:
                     for batch in opened.iter_batches(_BATCH, columns=columns):
                         yield from (msgspec.convert(row, kind) for row in batch.to_pylist())
-        except (msgspec.MsgspecError, pa.ArrowException, OSError) as error:
+        except (msgspec.MsgspecError, *UNREADABLE, pa.ArrowException, OSError) as error:
             raise BadInputError(
                 f"dataset {file}: expected the columns {', '.join(required)}, found: {error}; export it again"
             ) from error

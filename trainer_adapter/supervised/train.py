@@ -76,14 +76,12 @@ def train_supervised(  # noqa: PLR0913  # what to train on what, and whom it tel
     Raises: BadInputError: model or dataset cannot be used, they changed since the checkpoint, or ``out`` has files.
     """
     run = check_name(config.run or f"{settings.run}.{method}", "run")
-    check_new(config.out)
-    check_verl_options(config.verl)
     directory, checkpoints = settings.dir / "runs" / run, CheckpointDirectory(settings, run)
     refusal = f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run"
     with hold_alone(directory / "trainer.lock", refusal):
-        max_tokens = config.optimizer.max_row_tokens
-        examples, num_long = read_examples(config.dataset, method, read_model_bounds(config.model), max_tokens)
+        examples, num_long = read_input(config, method)
         if num_long:
+            max_tokens = config.optimizer.max_row_tokens
             say(f"left out: {num_long} of {len(examples) + num_long} examples above {max_tokens} tokens")
         place, cursor = checkpoints.newest() or (None, Cursor())
         _fix_plan(directory / START_PLAN, _make_plan(config, method, examples), place)
@@ -106,6 +104,16 @@ def train_supervised(  # noqa: PLR0913  # what to train on what, and whom it tel
                 _save(checkpoints, learner.trainer, step + 1, config)
         export_checkpoint(checkpoints.find(num_steps), config.out)
         return True
+
+
+def read_input(config: SupervisedConfig, method: Method) -> tuple[list[list[SupervisedRow]], int]:
+    """Return the examples, and the number of those that are too long; see ``read_examples``.
+
+    Raises: BadInputError: model, dataset or an option cannot be used, or ``out`` has files.
+    """
+    check_new(config.out)
+    check_verl_options(config.verl)
+    return read_examples(config.dataset, method, read_model_bounds(config.model), config.optimizer.max_row_tokens)
 
 
 class _Learner:

@@ -13,6 +13,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, replace_file
+from agent_layer.schema import UNREADABLE
 from agent_layer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class MixFile:
             stored = msgspec.json.decode(self._path.read_bytes(), type=Mix)
         except FileNotFoundError:
             return None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise BadInputError(
                 f"mix {self._path}: expected JSON with the weight of each source, found: {error}; correct the file"
             ) from error

@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.infra import sync_path
-from agent_layer.schema import new_id
+from agent_layer.infra import make_beside, sync_path
 from trainer_adapter.lineage import read_parent, write_parent
 from trainer_adapter.verl.adapters import add_adapter, file_name, find_parts, is_factor, read_adapter
 
@@ -105,11 +104,11 @@ def export_checkpoint(
         NotFoundError: the trainer deleted the checkpoint meanwhile.
     """
     check_new(directory)
-    pending = directory.with_name(f".{directory.name}.{new_id()}")  # another's directory has another name
     try:
-        _export(checkpoint, pending, precision, part_bytes, progress, adapter_only=adapter_only)
-        pending.replace(directory)
-        sync_path(directory.parent)
+        with make_beside(directory) as pending:
+            _export(checkpoint, pending, precision, part_bytes, progress, adapter_only=adapter_only)
+            pending.replace(directory)
+            sync_path(directory.parent)
     except (FileNotFoundError, CorruptRecordError) as error:
         if checkpoint.is_dir():
             raise
@@ -117,8 +116,6 @@ def export_checkpoint(
             f"checkpoint {checkpoint}: expected it to stay until it is exported, but it was deleted meanwhile, as later"
             " ones are kept; export a later one, or let the run keep more ('keep: {num_checkpoints: …}')"
         ) from error
-    finally:
-        shutil.rmtree(pending, ignore_errors=True)
 
 
 def _export(
@@ -141,7 +138,7 @@ def _export(
         factors = {file_name(name): weight for name, weight in stored.items() if is_factor(name)}
         _write_weights(pending, factors, _TYPES[precision], part_bytes, progress, stem="adapter_model")
     else:
-        shutil.copytree(checkpoint / "huggingface", pending)
+        shutil.copytree(checkpoint / "huggingface", pending, dirs_exist_ok=True)
         described = json.loads((pending / "config.json").read_bytes())
         described.pop("attn_implementation", None)  # the trainer's own, which no other program has
         (pending / "config.json").write_text(json.dumps(described | {"dtype": precision}, indent=2))

@@ -82,10 +82,10 @@ def _see(dispatcher: Dispatcher, settings: Settings, limit: int) -> TableView:
 
 
 def _describe(states: list[WorkerState], settings: Settings) -> str:
-    num_silent = sum(_state(state, settings) == "silent" for state in states)
+    alive = [state for state in states if _state(state, settings) != "silent"]
     num_draining = sum(state.is_draining for state in states)
-    slots, held = (sum(_number(state, name) for state in states) for name in ("slots", "held"))
-    others = {"silent": num_silent, "draining": num_draining}
+    slots, held = (sum(_number(state, name) for state in alive) for name in ("slots", "held"))
+    others = {"silent": len(states) - len(alive), "draining": num_draining}
     counts = [format_count(len(states), "worker"), *(f"{num:,} {state}" for state, num in others.items() if num)]
     return f"{', '.join(counts)}; {held:,} rollouts in {format_count(slots, 'slot')}"
 

@@ -35,7 +35,7 @@ from agent_layer.infra import (
     open_redis,
 )
 from agent_layer.local import find_api_key
-from agent_layer.schema import ACCESS, new_id
+from agent_layer.schema import ACCESS, UNREADABLE, new_id
 from agent_layer.settings import Settings
 from agent_layer.state import find_mismatch
 
@@ -281,7 +281,7 @@ def look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
         with urllib.request.urlopen(address, timeout=limit_seconds):
             evidence = _find_evidence(url, limit_seconds) if subject == "engine" else ""
     except HTTPError as error:
-        with error, suppress(msgspec.DecodeError, OSError):
+        with error, suppress(*UNREADABLE, OSError):
             status = msgspec.json.decode(error.read(), type=_Health).status
             return Diagnosis(subject, "bad", f"{url} answers that it is not well: {status}")
         return Diagnosis(subject, "bad", f"{address} answers {error.code}; is it one of ours?")
@@ -309,7 +309,7 @@ def look_at_access(url: str, settings: Settings) -> Diagnosis:
             return Diagnosis("access", "note", f"{url} does not say whether it takes our key (status {error.code})")
         finding = f"{url} refuses this key ({error.code}); set AGENT_LAYER_API_KEY to the one that it was started with"
         return Diagnosis("access", "bad", finding)
-    except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
+    except (OSError, HTTPException, ValueError, *UNREADABLE) as error:
         return Diagnosis("access", "note", f"{url} does not say whether it takes our key ({error})")
     if found := find_mismatch(settings, facts):
         return Diagnosis("access", "bad", f"{url}: {found}")

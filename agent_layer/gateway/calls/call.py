@@ -30,7 +30,17 @@ from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import MISSED_FORM, Action, JsonObject, PolicyFault, PolicyRun, Role, StepPart, parse_trace
+from agent_layer.schema import (
+    MISSED_FORM,
+    Action,
+    JsonObject,
+    PolicyFault,
+    PolicyRun,
+    Role,
+    StepPart,
+    Usage,
+    parse_trace,
+)
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
@@ -203,6 +213,10 @@ class ModelCall:
     """Recorded when it began to run."""
     history: Sequence[HashedAnswer] | None = None
     """The answers in a long history; None: it is short, and hashed when that is needed."""
+    usage: Usage | None = None
+    """Tokens of its answer; None: not known."""
+    is_billed: bool = False
+    """It ended, and something of an answer was sampled."""
     has_sent: bool = False
     """Part of an answer is on its way to the client: neither an error nor another engine's answer can follow."""
 
@@ -295,6 +309,7 @@ class ModelCall:
         self.phase = Phase.ENDED
         part = self._complete(end_part(self.start, context, ending, self._find_at_end(context, ending)))
         rollout.logs.add(self.log.append(part))
+        self.usage, self.is_billed = part.usage, ending.status != "error"
         num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         is_decided = is_policy and (is_whole or ending.is_context_full)
         ended = EndedCall(

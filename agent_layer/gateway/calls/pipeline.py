@@ -34,6 +34,7 @@ from agent_layer.gateway.calls.end_parts import CUT_OFF, Ending
 from agent_layer.gateway.calls.forms import describe_form
 from agent_layer.gateway.calls.requests import in_background, is_large, retry_key
 from agent_layer.gateway.calls.sampling import SamplingPolicy
+from agent_layer.gateway.calls.spending import Spending
 from agent_layer.gateway.calls.whole_replies import WholeReply
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import CHAT, ChatRequest, read_count, tokenize_body
@@ -72,6 +73,7 @@ class Calls:
     cache: ResponseCache
     side_calls: SideCalls
     """Patterns for the calls of all rollouts."""
+    spending: Spending
     disconnects: DisconnectWatcher = field(default_factory=DisconnectWatcher)
     _name: str = field(default_factory=lambda: new_id()[-8:])
     """Distinguishes ids of this process from those of others; minting one per call would cost a system call."""
@@ -194,7 +196,8 @@ class Calls:
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
         try:
             with rollout.lease.waits.running():
-                async with asyncio.timeout(rollout.budget.seconds_left()):
+                external = self.pool.find_external(parsed.request)
+                async with asyncio.timeout(rollout.budget.seconds_left()), self.spending.reserve(call, external):
                     return await self._run(call, client)
         except (TimeoutError, asyncio.CancelledError) as stop:
             _refuse_stopped(call, client, stop)

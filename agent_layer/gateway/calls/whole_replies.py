@@ -17,6 +17,7 @@ from agent_layer.gateway.calls.delivery import Reply
 from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.continuation import read_stream_options
+from agent_layer.gateway.dialects.refusals import describe_garbage
 from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects, mend_surrogates
 
 _STREAM: Final = "text/event-stream"
@@ -92,9 +93,9 @@ def write_events(body: bytes, *, with_usage: bool) -> bytes:
     with suppress(*UNREADABLE):
         answer = _OBJECT.decode(mend_surrogates(body))
     if not (choices := as_json_objects(answer.get("choices"))):
-        found = body[:200].decode("utf-8", "replace")
         raise EngineError(
-            f"engine's answer: expected a chat completion, found {found}; is it an OpenAI-compatible server?"
+            f"engine's answer: expected a chat completion, found {describe_garbage(body)}; is it an OpenAI-compatible"
+            " server?"
         )
     head = {name: answer.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     events: list[JsonObject] = [head | {"choices": [one]} for choice in choices for one in _split_choice(choice)]

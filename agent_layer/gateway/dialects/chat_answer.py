@@ -15,6 +15,7 @@ import msgspec
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.refusals import describe_garbage
 from agent_layer.schema import DISAGREES, UNREAD, UNREADABLE, Action, JsonObject, Logprobs, TokenIds, mend_surrogates
 
 T = TypeVar("T")
@@ -232,7 +233,8 @@ def read_answer(body: bytes, request: ChatRequest, version: int, num_choices: in
         answer = _COMPLETION.decode(body)
     except UNREADABLE as error:
         raise EngineError(
-            f"engine's answer: expected a chat completion, found {error}; is it an OpenAI-compatible server?"
+            f"engine's answer: expected a chat completion, found {describe_garbage(body)} ({error}); is it an"
+            " OpenAI-compatible server?"
         ) from error
     reader = MemberReader()
     choices = {at: reader.read("index", _INDEX, choice.index) for at, choice in enumerate(answer.choices)}

@@ -21,7 +21,7 @@ from agent_layer.gateway.dialects.chat import (
 )
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage
 from agent_layer.gateway.dialects.chat_stream import ChatStream, ends
-from agent_layer.gateway.dialects.refusals import openai_error
+from agent_layer.gateway.dialects.refusals import describe_garbage, openai_error
 from agent_layer.schema import UNREADABLE, Action, JsonObject, mend_surrogates
 from agent_layer.translation import Pieces, is_harmless, read_pieces
 
@@ -146,7 +146,8 @@ def read_side_answer(body: bytes, endpoint: Endpoint) -> ChatAnswer:
             usage, actions = plain.usage, _write_actions(plain.choices)
     except UNREADABLE as error:
         raise EngineError(
-            f"engine's answer: expected one of /v1/{endpoint}, found {error}; is it an OpenAI-compatible server?"
+            f"engine's answer: expected one of /v1/{endpoint}, found {describe_garbage(body)} ({error}); is it an"
+            " OpenAI-compatible server?"
         ) from error
     return ChatAnswer(body=body, prompt_token_ids=None, actions=actions, usage=usage)
 

@@ -10,7 +10,9 @@ from aiohttp import web
 
 from agent_layer.schema import UNREADABLE, JsonObject, as_json_object
 
-_FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused"})
+_MAX_READ, _MAX_QUOTED = 2000, 200
+"""Bytes of an answer, and characters of what it says."""
+_FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused", "cost_limit"})
 """Codes of refusals that no retry can change."""
 
 
@@ -141,6 +143,11 @@ def read_engine_error(body: bytes) -> tuple[str, str]:
         return "engine_error", body.decode("utf-8", "replace")
     error = decoded.error if isinstance(decoded.error, _Error) else _Error(message=decoded.error or decoded.message)
     return error.type or "engine_error", error.message or body.decode("utf-8", "replace")
+
+
+def describe_garbage(body: bytes) -> str:
+    """Return what an answer that cannot be read begins with, or its error where it is one after status 200."""
+    return repr(read_engine_error(body[:_MAX_READ])[1][:_MAX_QUOTED]) if body.strip() else "nothing"
 
 
 BAD_REQUEST: Final = (400, 413, 422)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema import UNREADABLE
 
 POLICY: Final = "policy"
 AUX: Final = "aux"
@@ -68,7 +69,7 @@ def read_model_names(setting: str | None) -> ModelNames:
     try:
         text = setting if setting.lstrip().startswith("{") else Path(setting).read_text(encoding="utf-8")
         return ModelNames(msgspec.json.decode(text, type=dict[str, str]))
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise BadInputError(
             f"setting models: expected a JSON object of patterns and models, or a file with one, found {error}; correct"
             " AGENT_LAYER_MODELS"

@@ -1,6 +1,7 @@
 """Processes that outlive their starter: a session of their own, output into a file."""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,4 +35,11 @@ def start_detached(arguments: Sequence[str], environment: Mapping[str, str], log
         *([(os.POSIX_SPAWN_DUP2, lock, LOCK_DESCRIPTOR)] if lock is not None else []),
     ]
     command = [sys.executable, *arguments]
-    return Detached(os.posix_spawn(sys.executable, command, environment, file_actions=actions, setsid=True))
+    pid = os.posix_spawn(
+        *(sys.executable, command, environment),
+        file_actions=actions,
+        setsid=True,
+        setsigmask=(),  # a starter that blocks or ignores signals must not make it deaf
+        setsigdef=(signal.SIGTERM, signal.SIGINT),
+    )
+    return Detached(pid)

@@ -123,7 +123,8 @@ class ScriptedEngine:
 
     async def _list_models(self, _: web.Request) -> web.Response:
         known = {"object": "model", "root": self.root, "max_model_len": self.context_tokens}
-        served = [{"id": name, **known} for name in (self.model, self.adapter) if name]
+        served = [{"id": self.model, "parent": None, **known}]
+        served += [{"id": name, "parent": self.model, **known} for name in [self.adapter] if name]
         return web.json_response({"object": "list", "data": served})
 
     async def _tokenize(self, request: web.Request) -> web.Response:

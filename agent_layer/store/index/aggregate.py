@@ -16,14 +16,17 @@ from agent_layer.store.index.filters import Filters, name_bitmap
 from agent_layer.store.index.index import Index
 from agent_layer.store.index.members import find_matches
 from agent_layer.store.index.plan import bucket_name
+from agent_layer.store.index.search import scan_trajectories
 from agent_layer.store.segments.fields import FIELDS
 
 By: TypeAlias = Literal[
     "run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "finding", "engine", "policy"
 ]
 """``policy`` is the newest version that a trajectory's tokens came from."""
+SummaryField: TypeAlias = By | Literal["task"]
+"""``task``: its id. No list has all tasks, so that each trajectory's row is read."""
 
-_BITMAPS = {field.filter: field.bitmap for field in FIELDS if field.is_listed}
+_BITMAPS = {field.filter: field.bitmap for field in FIELDS if field.is_listed or field.filter == "task"}
 _SEVERAL = frozenset(field.filter for field in FIELDS if field.is_listed and field.kind == "json")
 """Fields with several values in one trajectory."""
 _REWARDED = "rewarded"
@@ -61,10 +64,11 @@ def count_by_fields(
 
     Raises: BadInputError: no such field or filter.
     """
-    _check_fields(fields)
-    values = _find_values(index, [field for field in fields if field != "policy"], filters)
+    _check_fields(fields, get_args(By))
+    listed: list[By] = [field for field in fields if field != "policy"]
+    values = _find_values(index, listed, filters)
     names: dict[str, tuple[By, str]] = {
-        name_bitmap(str(_BITMAPS[field]), value): (field, value) for field in values for value in values[field]
+        name_bitmap(str(_BITMAPS[field]), value): (field, value) for field in listed for value in values[field]
     }
     counts: dict[By, Counter[str | int | None]] = {field: Counter() for field in fields}
     columns, num_all = (["policy_max"] if "policy" in fields else []), 0
@@ -112,7 +116,9 @@ def find_newest_starts(index: Index, field: By) -> dict[str, float]:
     return {values[name]: start for name, start in newest.items() if start > -inf}
 
 
-def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, success: float = 1.0) -> list[Summary]:
+def summarise_trajectories(
+    index: Index, by: Sequence[SummaryField], filters: Filters, success: float = 1.0
+) -> list[Summary]:
     """Count trajectories and average their rewards, one line for each combination of values that occurs.
 
     Args:
@@ -125,9 +131,11 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
 
     Raises: BadInputError: no such field or filter, a value out of range, or too many lines.
     """
-    _check_fields(by)
-    fields: list[By] = [field for field in by if field != "policy"]
+    _check_fields(by, (*get_args(By), "task"))
+    fields: list[SummaryField] = [field for field in by if field != "policy"]
     values = _find_values(index, fields, filters)
+    if "task" in fields and filters.get("task") is None:
+        values["task"] = sorted({row.task_id for row in scan_trajectories(index, filters) if row.task_id})
     names = {field: {value: name_bitmap(str(_BITMAPS[field]), value) for value in values[field]} for field in fields}
     wanted = [_REWARDED, *(name for named in names.values() for name in named.values())]
     columns = ["reward", "policy_max"] if "policy" in by else ["reward"]
@@ -195,7 +203,7 @@ def _by_version(found: Matches, members: int) -> dict[int | None, list[float]]:
     return rewards
 
 
-def _named(by: Sequence[By], fields: Sequence[By], line: _Line) -> dict[str, str | int | None]:
+def _named(by: Sequence[SummaryField], fields: Sequence[SummaryField], line: _Line) -> dict[str, str | int | None]:
     values, version = dict(zip(fields, line[0], strict=True)), line[1]
     return {field: values.get(field, version) for field in by}
 
@@ -211,7 +219,7 @@ def _make_summary(tally: _Tally, by: dict[str, str | int | None]) -> Summary:
     )
 
 
-def _find_values(index: Index, fields: Sequence[By], filters: Filters) -> dict[By, list[str]]:
+def _find_values(index: Index, fields: Sequence[SummaryField], filters: Filters) -> dict[SummaryField, list[str]]:
     """Return the values that fields can have; one where a filter names it, unless trajectories have several."""
     pipeline = index.pipeline()
     for field in fields:
@@ -225,9 +233,7 @@ def _find_values(index: Index, fields: Sequence[By], filters: Filters) -> dict[B
     }
 
 
-def _check_fields(by: Sequence[str]) -> None:
+def _check_fields(by: Sequence[str], known: Sequence[str]) -> None:
     for field in by:
-        if field not in get_args(By):
-            raise BadInputError(
-                f"summary by {field!r}: expected fields among {', '.join(get_args(By))}; choose of these"
-            )
+        if field not in known:
+            raise BadInputError(f"summary by {field!r}: expected fields among {', '.join(known)}; choose of these")

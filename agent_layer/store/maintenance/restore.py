@@ -13,8 +13,9 @@ from functools import partial
 from typing import Final, cast
 
 from redis import Redis
+from redis.exceptions import RedisError
 
-from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.errors import AgentLayerError, CorruptRecordError, NotFoundError
 from agent_layer.infra import Keys, ObjectStore, batched, greet_again, read_server_change, rewrite_torn_file
 from agent_layer.store.index.restore import enter_segments
 from agent_layer.store.segments.format import SealedSegment, read_footer, salvage_segment, segment_name
@@ -43,24 +44,37 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
         return True
     if not redis.set(lock, 1, nx=True, px=_LOCK_MS):
         return False
-    if restored:  # else a new namespace
-        rewrite_torn_file(redis)
-        redis.hset(server, "restarted", 1)
-    num = 0
-    if not redis.exists(keys.cooled):  # else it lacks segments on purpose
-        dead = cast("dict[bytes, bytes]", redis.hgetall(keys.dead))
-        stones = [one for one in list_tombstones(keys, objects) if one.owner_hash.encode() not in dead]
-        load_tombstones(redis, keys, stones)
-        with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
-            for page in batched(_find_lacking(redis, keys, objects), _NUM_TOGETHER):
-                redis.pexpire(lock, _LOCK_MS)
-                read = threads.map(partial(_read, redis, keys, objects), page)
-                enter_segments(redis, keys, [one for one in read if one is not None], again=True)
-                num += len(page)
-    redis.hset(server, "restored", change)
+    try:
+        num = _commit_lacking(redis, keys, objects, lock, is_new=not restored)
+        redis.hset(server, "restored", change)
+    except RedisError:  # the lock lapses
+        raise
+    except (AgentLayerError, OSError):
+        redis.delete(lock)
+        raise
     redis.delete(lock)
     log.info("index restored server_change=%s num_segments=%d", change.decode(), num)
     return True
+
+
+def _commit_lacking(redis: Redis, keys: Keys, objects: ObjectStore, lock: str, *, is_new: bool) -> int:
+    """Commit what is lacking; return the number of segments."""
+    if not is_new:
+        rewrite_torn_file(redis)
+        redis.hset(keys.queue("server"), "restarted", 1)
+    if redis.exists(keys.cooled):  # it lacks segments on purpose
+        return 0
+    num = 0
+    dead = cast("dict[bytes, bytes]", redis.hgetall(keys.dead))
+    stones = [one for one in list_tombstones(keys, objects) if one.owner_hash.encode() not in dead]
+    load_tombstones(redis, keys, stones)
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for page in batched(_find_lacking(redis, keys, objects), _NUM_TOGETHER):
+            redis.pexpire(lock, _LOCK_MS)
+            read = threads.map(partial(_read, redis, keys, objects), page)
+            enter_segments(redis, keys, [one for one in read if one is not None], again=True)
+            num += len(page)
+    return num
 
 
 def _find_lacking(redis: Redis, keys: Keys, objects: ObjectStore) -> Iterator[str]:

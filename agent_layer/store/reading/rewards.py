@@ -118,13 +118,18 @@ def read_reward_lists(redis: Redis, keys: Keys, trajectory_ids: Sequence[str]) -
 def read_topic_rewards(redis: Redis, keys: Keys, trajectory_id: str, topic: RewardTopic, *ids: str) -> list[Reward]:
     """Return the indexed rewards of a topic, of the rollout and with these ids; no others of steps and agents are read.
 
-    They hold all that ``find_current_reward`` needs for this topic.
+    They hold all that ``find_current_reward`` needs for this topic. An index that was written before topics were, or
+    lost some, answers with all rewards.
     """
     prefix, parts_key = topic_prefix(topic), keys.part_rewards(trajectory_id)
     pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     pipeline.hgetall(keys.rewards(trajectory_id))
     pipeline.zrangebylex(keys.reward_topics(trajectory_id), f"[{prefix}", f"({prefix[:-1]}\1")  # pyright: ignore[reportUnknownMemberType]
-    whole, members = cast("tuple[dict[bytes, bytes], list[bytes]]", pipeline.execute())
+    pipeline.zcard(keys.reward_topics(trajectory_id))
+    pipeline.hlen(parts_key)
+    whole, members, num_topics, num_parts = cast("tuple[dict[bytes, bytes], list[bytes], int, int]", pipeline.execute())
+    if num_topics < num_parts:
+        return read_rewards(redis, keys, trajectory_id)
     names = [*(one.encode() for one in ids), *(one.removeprefix(prefix.encode()) for one in members)]
     parts = cast("list[bytes | None]", redis.hmget(parts_key, names)) if names else []
     found = whole | {name: stored for name, stored in zip(names, parts, strict=True) if stored is not None}

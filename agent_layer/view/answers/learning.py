@@ -56,6 +56,15 @@ class ErrorKind(Answer, frozen=True, kw_only=True):
     """The newest trajectories, at most three."""
 
 
+class SelfInflicted(Answer, frozen=True, kw_only=True):
+    """Attempts at one task, of one policy version, whose own commands ended a sandbox or used up their time."""
+
+    task_id: str
+    version: int | None
+    """None: none of their tokens has a version."""
+    num: int
+
+
 class FailuresAnswer(Answer, frozen=True, kw_only=True):
     """Attempts that failed, died, were lost or were truncated."""
 
@@ -68,4 +77,6 @@ class FailuresAnswer(Answer, frozen=True, kw_only=True):
     num_read: int
     """The newest ones, whose errors were read."""
     errors: list[ErrorKind]
+    self_inflicted: list[SelfInflicted]
+    """Most first."""
     newest: list[TrajectoryRow]

@@ -1,12 +1,13 @@
 """A group: the attempts at one round of a task side by side."""
 
 from collections.abc import Iterator
-from statistics import fmean, pstdev
+from statistics import pstdev
 from typing import Final, Literal
 
 import msgspec
 
 from agent_layer.errors import NotFoundError
+from agent_layer.infra import mean
 from agent_layer.schema import Group, Trajectory, make_rollout_id, make_trajectory_id
 from agent_layer.store import TrajectoryRow
 from agent_layer.view.answers.details import GroupAnswer, Member
@@ -49,7 +50,7 @@ def show_group(source: ReadContext, params: RequestParams) -> GroupAnswer:
         **({} if group else _UNKNOWN),
         group_id=group_id,
         is_closed=group is not None,
-        reward_mean=fmean(rewards) if rewards else None,
+        reward_mean=mean(rewards) if rewards else None,
         reward_std=pstdev(rewards) if rewards else None,
         is_zero_std=len(rewards) > 1 and len(set(rewards)) == 1,
         members=members,

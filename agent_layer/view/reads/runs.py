@@ -4,7 +4,6 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Final
 
 import msgspec
@@ -13,7 +12,7 @@ from agent_layer import __version__
 from agent_layer.engines import Engine, EngineRegistry, behind_seconds, newest_number, newest_policy
 from agent_layer.errors import NotFoundError
 from agent_layer.health import RunHealth, StepProgress
-from agent_layer.infra import format_count, read_lines
+from agent_layer.infra import format_count, mean, read_lines
 from agent_layer.schema import AuditVerdict, LeftOutTask, TrainedBatch
 from agent_layer.store import Summary, count_by_fields, find_newest_starts, list_batches, summarise_trajectories
 from agent_layer.times import format_minute, format_time
@@ -270,7 +269,7 @@ def _update_line(batch: TrainedBatch) -> UpdateLine:
         batch,
         num_rollouts=len(batch.rollouts),
         num_groups=len(groups),
-        reward_mean=fmean(rewards) if rewards else None,
+        reward_mean=mean(rewards) if rewards else None,
     )
 
 
@@ -309,7 +308,7 @@ def _from_batches(source: ReadContext, run: str, after: int) -> Progress:
         policy_version=[batch.policy_version for batch in batches],
         ended_at=[batch.trained_at for batch in batches],
         numbers={
-            "reward_mean": [fmean(one) if one else None for one in rewards],
+            "reward_mean": [mean(one) if one else None for one in rewards],
             "num_rollouts": [len(batch.rollouts) for batch in batches],
             "num_samples": [batch.num_samples for batch in batches],
         },

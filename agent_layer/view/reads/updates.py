@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from itertools import accumulate
-from statistics import fmean
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.health import StepProgress
+from agent_layer.infra import mean
 from agent_layer.schema import Group, TrainedBatch, TrainedRollout, TrainedTokens, Trajectory, decode
 from agent_layer.store import TrajectoryRow, list_batches
 from agent_layer.view.answers.lists import ExclusionLine, GroupLine, Lane, UpdateAnswer
@@ -92,7 +92,7 @@ def _not_learned(report: StepProgress) -> list[str]:
 def mean_advantage(trained: TrainedTokens) -> float | None:
     """Return the mean advantage of the tokens in the loss; None: there are none."""
     counted = [value for value, is_in in zip(trained.advantages, trained.mask, strict=True) if is_in]
-    return fmean(counted) if counted else None
+    return mean(counted) if counted else None
 
 
 def read_group(source: ReadContext, group_id: str) -> Group | None:
@@ -170,6 +170,6 @@ def _groups(batch: TrainedBatch) -> list[GroupLine]:
     for rollout in batch.rollouts:
         rewards[rollout.group_id].append(rollout.reward)
     return [
-        GroupLine(group_id=name, num=len(found), reward_mean=fmean(found), is_zero_std=len(set(found)) == 1)
+        GroupLine(group_id=name, num=len(found), reward_mean=mean(found), is_zero_std=len(set(found)) == 1)
         for name, found in rewards.items()
     ]

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import new_id
+from agent_layer.infra import make_beside
 
 MARK: Final = "export.json"
 """File that says of a directory that it is an export."""
@@ -42,21 +42,19 @@ def replace_directory(directory: Path) -> Generator[Path]:
     """
     directory = directory.resolve()
     _check(directory)
-    beside = directory.with_name(f".{directory.name}.{new_id()}")
-    old = beside.with_name(f"{beside.name}.old")
     try:
-        beside.mkdir(parents=True)
-        try:
-            yield beside
-            _check(directory)
-            if directory.exists():
-                directory.rename(old)
-            beside.rename(directory)
-        finally:
-            if old.exists() and not directory.exists():
-                old.rename(directory)
-            shutil.rmtree(beside, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+        with make_beside(directory) as beside:
+            old = beside.with_name(f"{beside.name}.old")
+            try:
+                yield beside
+                _check(directory)
+                if directory.exists():
+                    directory.rename(old)
+                beside.rename(directory)
+            finally:
+                if old.exists() and not directory.exists():
+                    old.rename(directory)
+                shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise BadInputError(
             f"export to {directory}: expected a place that can be written to, found {error.strerror or error};"

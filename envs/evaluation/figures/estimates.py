@@ -8,9 +8,11 @@ and values that are all equal have no spread to resample, although a few tasks p
 import random
 from collections.abc import Sequence
 from math import comb, sqrt
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 import msgspec
+
+from agent_layer.infra import mean
 
 _NUM_RESAMPLES = 2_000
 _CONFIDENCE = 0.95
@@ -57,13 +59,13 @@ def estimate_mean(values: Sequence[float], seed: int) -> Estimate | None:
     """Return the mean of any numbers of tasks; None without any. One alone has no interval."""
     if not values:
         return None
-    mean = fmean(values)
+    value = mean(values)
     if len(values) == 1:
-        return Estimate(value=mean)
+        return Estimate(value=value)
     chance, size = random.Random(seed), len(values)
-    means = sorted(fmean(chance.choices(values, k=size)) for _ in range(_NUM_RESAMPLES))
+    means = sorted(mean(chance.choices(values, k=size)) for _ in range(_NUM_RESAMPLES))
     tail = round(_NUM_RESAMPLES * (1 - _CONFIDENCE) / 2)
-    return Estimate(value=mean, low=means[tail], high=means[-tail - 1])
+    return Estimate(value=value, low=means[tail], high=means[-tail - 1])
 
 
 def wilson_interval(num: int, num_passed: float) -> Estimate:

@@ -2,11 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.infra import quantile
+from agent_layer.infra import mean, quantile
 from envs.evaluation.figures.estimates import (
     Estimate,
     estimate_mean,
@@ -19,6 +19,11 @@ _MAX_ROWS = 12
 """Values of a label, or task types, for which there is a row each."""
 
 
+Exclusion: TypeAlias = Literal["version", "changed", "cost"]
+"""An attempt with tokens of another policy version than the round measures; one whose agent, task or the like has
+changed since (``--changed``); one that ``--max-cost`` cut short."""
+
+
 class TaskRef(msgspec.Struct, frozen=True, kw_only=True):
     """A task of a round."""
 
@@ -28,6 +33,8 @@ class TaskRef(msgspec.Struct, frozen=True, kw_only=True):
     task_type: str = "default"
     labels: dict[str, str] = {}
     calls_optional: bool = False
+    content_hash: str | None = None
+    """Hash of id, input, grading and scorer; None: a round of an earlier release."""
 
 
 class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +50,8 @@ class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why it failed."""
     is_tampered: bool = False
-    is_of_other_version: bool = False
-    """Whether it has tokens of another policy version than the round measures."""
+    excluded: Exclusion | None = None
+    """Why it does not count; None: it does."""
     num_calls: int = 0
     """To the evaluated model."""
     prompt_tokens: int = 0
@@ -64,8 +71,8 @@ class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it counts: accepted with a reward, and of the version that is measured."""
-        return self.has_reward and not self.is_of_other_version
+        """Whether it counts: accepted with a reward, and not excluded."""
+        return self.has_reward and self.excluded is None
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,8 +122,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     pass_at: list[PassAtK] = []
     mean_reward: Estimate | None = None
     causes: dict[str, int] = {}
-    """Attempts by what went wrong: truncated and tampering have a reward; infra, verifier and user have none; those of
-    another policy version do not count."""
+    """Attempts by what went wrong: truncated and tampering have a reward; infra, verifier and user have none; those
+    that are excluded do not count."""
     num_attempts: int = 0
     """All, those that failed and were run again included."""
     last_error: str | None = None
@@ -178,7 +185,7 @@ def compute_figures(
 ) -> tuple[Figures, list[TaskResult]]:
     """Return the figures of a round, and the rewards of its tasks."""
     results = collect_results(tasks, attempts, yardstick)
-    means = [fmean(result.rewards) for result in results if result.rewards]
+    means = [mean(result.rewards) for result in results if result.rewards]
     seconds = [one.seconds for one in attempts if one.is_usable and one.seconds is not None]
     optional = {task.id for task in tasks if task.calls_optional}
     figures = Figures(
@@ -210,8 +217,8 @@ def count_causes(attempts: Iterable[MeasuredAttempt]) -> dict[str, int]:
     for one in attempts:
         if one.is_tampered:
             counts["tampering"] += 1
-        elif one.is_accepted and one.is_of_other_version:
-            counts["version"] += 1
+        elif one.is_accepted and one.excluded is not None:
+            counts[one.excluded] += 1
         elif one.is_accepted and one.status == "truncated" and one.cause in (None, "policy"):
             counts["truncated"] += 1
         elif one.is_accepted and one.reward is None:
@@ -224,7 +231,7 @@ def count_causes(attempts: Iterable[MeasuredAttempt]) -> dict[str, int]:
 def mean_pass_rate(results: Iterable[TaskResult], threshold: float) -> float | None:
     """Return pass@1 without an interval, for views that change often; None: no task has a reward."""
     rates = [result.pass_rate(threshold) for result in results if result.rewards]
-    return fmean(rates) if rates else None
+    return mean(rates) if rates else None
 
 
 def _estimate_pass(results: Sequence[TaskResult], yardstick: RoundSettings) -> list[PassAtK]:
@@ -271,5 +278,5 @@ def _make_slice(field: str, value: str, members: Sequence[TaskResult], yardstick
         num_tasks=len(members),
         num_rewards=sum(len(one.rewards) for one in rewarded),
         pass_at_1=_estimate_pass_at(rewarded, 1, yardstick),
-        mean_reward=fmean(fmean(one.rewards) for one in rewarded) if rewarded else None,
+        mean_reward=mean(mean(one.rewards) for one in rewarded) if rewarded else None,
     )

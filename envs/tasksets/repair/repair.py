@@ -1,11 +1,9 @@
 """The task set itself."""
 
 from collections.abc import Iterator, Sequence
-from itertools import count as count_from
 
-from agent_layer.errors import BadInputError
 from agent_layer.schema import Split, Task
-from envs.tasksets import Script
+from envs.tasksets import Script, list_keys
 from envs.tasksets.repair.cheats import write_cheats
 from envs.tasksets.repair.scripts import write_mutants, write_reference, write_rewrites
 from envs.tasksets.repair.tasks import LEVELS, NAME, VERSION, draw_problem, find_problem
@@ -28,12 +26,8 @@ class Repair:
 
         Raises: BadInputError: no such level exists, or the seed is negative.
         """
-        if level not in LEVELS:
-            raise BadInputError(f"task set {NAME!r}: expected a level from 0 to {LEVELS[-1]}, found {level}")
-        if seed < 0:
-            raise BadInputError(f"task set {NAME!r}: expected a seed of 0 or more, found {seed}")
-        for index in count_from() if count is None else range(count):
-            yield draw_problem(split, seed, level, index).task
+        for key in list_keys(NAME, LEVELS, split=split, seed=seed, level=level, count=count):
+            yield draw_problem(split, seed, level, key.number).task
 
     def solve(self, task: Task) -> Script:
         """Return the script that takes the bugs back."""

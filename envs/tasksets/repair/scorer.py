@@ -19,6 +19,7 @@ from envs.grading import (
     equal_values,
     prepare_box,
 )
+from envs.tasksets import read_answer
 from envs.tasksets.repair.choices import Choices
 from envs.tasksets.repair.tasks import PATCH_LINES, SOLVED, VERSION
 
@@ -105,24 +106,13 @@ async def _score_files(context: ScoringContext, grading: _Grading) -> Verdict:
 
 
 async def _score_answer(context: ScoringContext, grading: _Grading, choices: Choices) -> Verdict:
-    answer = _find_answer(context)
+    answer = read_answer(context)
     edited = choices.apply(grading.source, answer)
     if edited is None:
         return _verdict(is_solved=False, patch_lines=None, evidence={"answer": answer[:200]})
     files = {f"{_PLAYER}.py": _PLAYER_SOURCE, grading.file: edited}
     box = await prepare_box(context, spec=context.task.sandbox or SandboxSpec(), files=files)
     return await _play_checks(box, grading.checks, 1)
-
-
-def _find_answer(context: ScoringContext) -> str:
-    """Return what a scripted agent returned, else the last answer of the policy."""
-    if isinstance(context.result, str):
-        return context.result
-    for step in reversed(context.trajectory.steps):
-        content = (step.action.message or {}).get("content")
-        if step.role == "policy" and isinstance(content, str):
-            return content
-    return ""
 
 
 async def _play_checks(box: Sandbox, checks: Sequence[_Check], patch_lines: int | None) -> Verdict:

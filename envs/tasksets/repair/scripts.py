@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import JsonObject
-from envs.tasksets import Script
+from envs.tasksets import Script, write_replies
 from envs.tasksets.repair.programs.mutations import find_mutations
 from envs.tasksets.repair.programs.rewrites import PLAIN, list_rewrites, rewrite
 from envs.tasksets.repair.programs.trial import RUNAWAY, load_modules, run_case
@@ -52,7 +51,10 @@ def write_reference(problem: Problem) -> Script:
     if problem.choices is not None:
         return _answer("reference", problem.answer)
     script = _leave("reference", problem, problem.fixed)
-    return msgspec.structs.replace(script, replies=_tool_calls(problem, script.files))
+    edits = [
+        ("edit_file", {"path": file, **_edit(problem.broken[file], text or "")}) for file, text in script.files.items()
+    ]
+    return msgspec.structs.replace(script, replies=write_replies([*edits, ("run_tests", {})], "The tests pass."))
 
 
 def write_independent(problem: Problem) -> Script:
@@ -199,26 +201,6 @@ def _answered(problem: Problem) -> Iterator[tuple[str, dict[str, str] | None]]:
 def _leave(name: str, problem: Problem, files: Mapping[str, str]) -> Script:
     changed = {file: source for file, source in files.items() if source != problem.broken.get(file)}
     return Script(name=name, files=dict(changed))
-
-
-def _tool_calls(problem: Problem, files: Mapping[str, str | None]) -> list[JsonObject]:
-    """Return what a model would send: one edit per file, a run of the tests, and a last word."""
-    calls = [("edit_file", {"path": file, **_edit(problem.broken[file], text or "")}) for file, text in files.items()]
-    messages: list[JsonObject] = [
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "id": f"call_{number}",
-                    "type": "function",
-                    "function": {"name": name, "arguments": msgspec.json.encode(arguments).decode()},
-                }
-            ],
-        }
-        for number, (name, arguments) in enumerate([*calls, ("run_tests", {})])
-    ]
-    return [*messages, {"role": "assistant", "content": "The tests pass."}]
 
 
 def _edit(before: str, after: str) -> dict[str, str]:

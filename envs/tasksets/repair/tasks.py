@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
 from types import ModuleType
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -13,6 +13,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import format_count
 from agent_layer.schema import Limits, RewardSpec, Split, Task, TaskView
 from agent_layer.schema.sandbox import SandboxSpec
+from envs.tasksets import TaskKey, read_key
 from envs.tasksets.repair.choices import Choices, draw_choices, show
 from envs.tasksets.repair.programs.catalogue import TEMPLATES, Bug, draw_bug
 from envs.tasksets.repair.programs.template import Call, Case, Template
@@ -31,8 +32,6 @@ _NUM_PARTS: Final = (1, 1, 2, 3)
 _NUM_SHOWN_FAILURES: Final = 2
 _NUM_SHOWN: Final = 4
 _NUM_HIDDEN: Final = 24
-_ID: Final = re.compile(r"repair-([0-3])-(train|eval)-(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
-"""One spelling per task."""
 _ROOM: Final = {0: Limits(turns=1, wall_seconds=60, score_seconds=60)}
 _ROOMS: Final = Limits(turns=30, wall_seconds=600, score_seconds=60, sandbox_seconds=900, observation_tokens=2000)
 
@@ -103,20 +102,18 @@ def find_problem(task_id: str) -> Problem:
 
     Raises: BadInputError: no task of this set has the id.
     """
-    if (match := _ID.fullmatch(task_id)) is None:
-        raise BadInputError(f"task set {NAME!r}: expected an id such as repair-1-train-0-0, found {task_id!r}")
-    level, split, seed, index = match.groups()
-    return draw_problem(cast("Split", split), int(seed), int(level), int(index))
+    key = read_key(task_id, NAME, LEVELS)
+    return draw_problem(key.split, key.seed, key.level, key.number)
 
 
 @lru_cache(maxsize=256)
 def draw_problem(split: Split, seed: int, level: int, index: int) -> Problem:
     """Return a problem; equal arguments give equal bytes."""
-    task_id = f"{NAME}-{level}-{split}-{seed}-{index}"
-    rng = Random(f"{task_id} of version {VERSION}")
+    key = TaskKey(NAME, level, split, seed, index)
+    rng = key.make_rng(VERSION)
     while True:
         parts = _draw_parts(split, level, rng)
-        if (problem := _draw_checks(task_id, split, level, parts, rng)) is not None:
+        if (problem := _draw_checks(key.id, split, level, parts, rng)) is not None:
             return problem
 
 

@@ -179,9 +179,10 @@ def test_workers_are_up_draining_or_silent(harness, agent_layer, read_rows):
         "told 1 worker to end; 'agent-layer workers --watch' shows when they are gone\n",
     )
     _, out, _ = agent_layer("workers")
-    assert out.splitlines()[0] == "3 workers, 1 silent, 1 draining; 6 rollouts in 12 slots"
+    assert out.splitlines()[0] == "3 workers, 1 silent, 1 draining; 4 rollouts in 8 slots"
     assert sorted(line.split()[1] for line in out.splitlines()[2:]) == ["draining", "silent", "up"]
     assert [row["is_draining"] for row in read_rows("workers") if row["worker"] == "old-1"] == [True]
+    assert {row["worker"]: row["held"] for row in read_rows("workers")} == {"up-1": 2, "old-1": 2, "gone-1": 0}
     assert agent_layer("workers", "drain", "--all")[1].startswith("told 3 workers")
     status, _, err = agent_layer("workers", "drain", "no-such")
     assert (status, err.count("\n")) == (2, 1)

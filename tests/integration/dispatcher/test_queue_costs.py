@@ -46,7 +46,7 @@ def measure_costs(harness):
         harness.end(harness.claim(capabilities=CAPABILITIES)[0], "release")
     for name, one in act.items():
         one()
-        with count_commands(harness.redis) as counts:
+        with count_commands(harness.redis, harness.queue.keys) as counts:
             one()
         costs[name] = sum(counts.values())
     return costs
@@ -162,7 +162,7 @@ def test_a_pause_calls_all_workers_at_once_at_the_cost_of_one(harness):
             harness.queue.heartbeat(f"w{at}", b"{}", [])
         heard = harness.queue.listen("w0", "0-0", 0.01)
         harness.queue.resume("r")
-        with count_commands(harness.redis) as counts:
+        with count_commands(harness.redis, harness.queue.keys) as counts:
             harness.queue.pause("r", leased_too=True)
         costs.append(counts)
         called = harness.queue.listen("w0", heard, 5)

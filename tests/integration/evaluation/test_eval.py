@@ -113,6 +113,35 @@ def test_rollouts_without_a_reward_make_a_round_incomplete_and_are_tried_again(s
     assert accepted(settings, "eval.r") == {"t0": 2, "t1": 2, "t2": 2}
 
 
+@pytest.mark.long
+def test_a_mended_agent_or_task_goes_on_when_asked_and_what_it_touches_is_redone(stack, folder, run_eval):
+    settings = stack.settings
+    tasks, agents = folder / "tasks.jsonl", folder / "eval_agents.py"
+    tasks.write_text(tasks.read_text().replace('"expected":"word2"', '"expected":"another"'))
+    command = ("eval_agents:agent", "tasks.jsonl", "-n", "2", "--round", "r")
+    status, (_, *found), message = run_eval(settings, *command)
+    assert (status, [one["rewards"] for one in found]) == (0, [[1.0] * 2, [1.0] * 2, [0.0] * 2]), message
+
+    tasks.write_text(tasks.read_text().replace('"expected":"another"', '"expected":"word2"'))
+    status, _, message = run_eval(settings, "--round", "r", "tasks.jsonl", "--resume", "-n", "2")
+    assert (status, "add --changed to redo what it touches" in message) == (2, True), message
+    status, (_, *found), message = run_eval(settings, "tasks.jsonl", "--round", "r", "--resume", "--changed")
+    assert (status, [one["rewards"] for one in found]) == (0, [[1.0] * 2] * 3), message
+    assert "all rollouts of 1 of 3 tasks are redone" in message
+    assert accepted(settings, "eval.r") == {"t0": 2, "t1": 2, "t2": 4}
+
+    agents.write_text(agents.read_text().replace("return float(answer", "return 0.5 * float(answer"))
+    again = ("--round", "r", "--resume", "--changed")
+    status, (round_, *found), message = run_eval(settings, *again)
+    assert (status, [one["rewards"] for one in found]) == (0, [[0.5] * 2] * 3), message
+    assert "the agent in version: " in message
+    assert round_["figures"]["causes"] == {"changed": 8}
+    assert accepted(settings, "eval.r") == {"t0": 4, "t1": 4, "t2": 6}
+    status, (_, *found), message = run_eval(settings, *again)
+    assert (status, [one["rewards"] for one in found]) == (0, [[0.5] * 2] * 3), message
+    assert accepted(settings, "eval.r") == {"t0": 4, "t1": 4, "t2": 6}
+
+
 def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, start_eval, wait_until):
     with serve_in_thread(ScriptedEngine(model="theirs", token_ids=False)) as engine, connect(settings) as dispatcher:
         prices = ("--price-in", "1000000", "--price-out", "0")  # a dollar for each token
@@ -127,9 +156,20 @@ def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, st
     stopped = msgspec.json.decode(printed.splitlines()[0])
     assert stopped["model"] == {**stopped["model"], "kind": "endpoint", "name": "theirs", "location": engine.url}
     figures = stopped["figures"]
-    assert 3 <= figures["num_rewards"] <= 5  # those that ran in three slots when the limit was reached have ended
-    assert figures["cost"] == figures["prompt_tokens"] == 4 * figures["num_rewards"]
+    assert figures["num_rewards"] == 2  # each costs 4 dollars; those that ran beside them were refused their call
+    assert figures["cost"] == figures["prompt_tokens"] == 8
     assert figures["num_without_call"] == 0
+
+
+@pytest.mark.long
+def test_an_endpoint_that_answers_garbage_is_named_with_what_it_said(settings, pace, run_eval):
+    quota = {"error": {"message": "quota used up", "code": 429}}
+    with serve_in_thread(ScriptedEngine(model="theirs", token_ids=False, rewrite=lambda *_: quota)) as engine:
+        command = ("eval_agents:agent", "tasks.jsonl", "--model", f"{engine.url}/v1", "-n", "1", "--limit", "1")
+        status, (round_, *_), message = run_eval(settings.model_copy(update=pace), *command)
+
+    assert (status, round_["state"], round_["figures"]["causes"]) == (1, "incomplete", {"user": 3}), message
+    assert "its last model call: engine's answer: expected a chat completion, found 'quota used up'" in message
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import pytest
 from redis import Redis
 
 from agent_layer.dispatcher import Report
+from agent_layer.errors import UnreachableError
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.redis.client import open_redis
@@ -287,6 +288,18 @@ def test_no_segment_is_named_as_committed_without_its_rows(line, forgetful, forg
     assert line.redis.hexists(line.keys.segments, sealed.footer.name)
     assert line.redis.hexists(line.keys.chunks(trajectory_id), sealed.footer.name)
     assert line.redis.hget(line.keys.trajectory(trajectory_id), "accepted") == b"1"
+
+
+def test_a_restoration_that_fails_leaves_its_place_to_the_next(line, monkeypatch):
+    def refuse(*_):
+        raise UnreachableError("objects: expected an answer, found none; look at the bucket")
+
+    with monkeypatch.context() as away:
+        away.setattr(line.objects, "list", refuse)
+        with pytest.raises(UnreachableError):
+            restore_index(line.redis, line.keys, line.objects)
+
+    assert restore_index(line.redis, line.keys, line.objects)
 
 
 _QUICK_COMMANDS = {8, 11}

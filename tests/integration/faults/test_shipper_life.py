@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,7 @@ from agent_layer.infra.processes.locks import is_locked
 from agent_layer.recorder import Recorder
 from agent_layer.schema.step import Content
 
-from ...waiting import communicate, wait_until
+from ...waiting import communicate, run, wait_until
 
 TRAJECTORY = "r.0-0"
 
@@ -89,3 +91,46 @@ def test_a_shipper_whose_directory_was_removed_ends_and_makes_nothing_again(sett
             shipper.kill()
 
     assert not directory.exists()
+
+
+DEAF = """
+import os, signal, sys, time
+from agent_layer.shipper import __main__ as shipper
+shipper._STOP_SECONDS = float(sys.argv[1])
+stop = shipper._ended_by_signal()
+with stop._cond:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.1)
+stop.wait()
+print("stops", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_signal_that_comes_while_the_main_thread_looks_at_its_event_ends_the_shipper():
+    done = run([sys.executable, "-c", DEAF, "0.1"], 60)
+
+    assert (done.returncode, done.stdout) == (0, "stops\n")
+
+
+@pytest.mark.parametrize("how", ["block", "ignore"])
+def test_what_a_starter_does_with_signals_makes_no_detached_process_deaf(tmp_path, how):
+    """A shipper and the embedded Redis outlive a starter that a test runner or a sandbox made deaf to SIGTERM."""
+    deaf = {
+        "block": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])",
+        "ignore": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    }[how]
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from agent_layer.infra import start_detached\n"
+        f"{deaf}\n"
+        "print(start_detached(['-c', 'import time; time.sleep(600)'], os.environ, Path(sys.argv[1]), None).pid)"
+    )
+    pid = int(run([sys.executable, "-c", program, tmp_path / "log"], 60).stdout)
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        masks = [line.split()[1] for line in status.splitlines() if line.startswith(("SigBlk", "SigIgn"))]
+        assert [int(mask, 16) & 1 << (signal.SIGTERM - 1) for mask in masks] == [0, 0]
+    finally:
+        os.kill(pid, signal.SIGKILL)

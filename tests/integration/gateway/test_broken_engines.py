@@ -337,3 +337,29 @@ async def test_an_engine_that_does_not_answer_is_told_of_in_a_sentence(gateway, 
 
     assert (found, gateway.step(opened).status) == (expected, "error")
     assert json.loads(answer)["error"]["message"]
+
+
+GARBAGE = {
+    "a page": (b"<html><h1>Sign in</h1></html>", "'<html><h1>Sign in</h1></html>'"),
+    "an error": (b'{"error": {"message": "quota used up", "code": 429}}', "'quota used up'"),
+    "another form": (b'{"choices": 5}', "'{\"choices\": 5}'"),
+    "a list": (b"[1, 2]", "'[1, 2]'"),
+    "cut": (b'{"choices": [{"mess', '\'{"choices": [{"mess\''),
+    "nothing": (b"", "found nothing"),
+    "deep": (b'{"choices":' + b"[" * 100_000, '\'{"choices":[[[['),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", GARBAGE)
+async def test_what_is_no_answer_is_quoted_though_its_status_is_200(gateway, name, stream):
+    reply, quoted = GARBAGE[name]
+    opened = await gateway.open()
+
+    async with broken(gateway, HEAD % (200, b"application/json") + reply):
+        found, answer = await ask(gateway, opened, "chat/completions", stream=stream)
+
+    step, message = gateway.step(opened), json.loads(answer)["error"]["message"]
+    assert (found, step.status, step.error) == (502, "error", message)
+    assert quoted in message
+    assert len(message) < 500

@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import Barrier
 
 import msgspec
 import pytest
@@ -145,3 +147,18 @@ def test_an_engine_that_leaves_and_comes_back_is_new(redis, keys):
     assert (found.is_drained, found.revision > known.revision) == (False, True)
     with pytest.raises(EngineError, match="another driver moved"):
         registry.serve({URLS[0]: known.epoch}, {URLS[0]: {}})
+
+
+def test_threads_that_notice_at_once_that_an_engine_left_agree(redis, keys):
+    registry, other, num_threads = EngineRegistry(redis, keys), EngineRegistry(redis, keys), 8
+
+    def notice(barrier):
+        barrier.wait()
+        return registry.restore_lost([])
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        for _ in range(20):
+            other.register(make_entry(URLS[0]))
+            registry.engines()
+            other.forget(URLS[0])
+            assert list(pool.map(notice, [Barrier(num_threads)] * num_threads)) == [[]] * num_threads

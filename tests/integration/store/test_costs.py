@@ -16,6 +16,11 @@ RICH_CALL = {"agent": "solver", "engine": "http://10.0.0.7:8000", "findings": ["
 ODD_RUNS = ["r", "r:x", "r*", "r?", "r[a-z]", "r\\", "*", "group:r", "batch:r:1", "r:trainer", "größe"]
 
 
+@pytest.fixture(scope="module")
+def redis_url(own_redis_url):
+    return own_redis_url
+
+
 @pytest.fixture
 def store(settings):
     return open_store(settings)
@@ -133,6 +138,17 @@ def test_topics_of_rewards_that_the_index_lost_are_found_and_restored(store):
     assert store.redis.zrange(topics, 0, -1) == before
     store.admin.reindex(drop=True)
     assert store.redis.zrange(topics, 0, -1) == before
+
+
+@pytest.mark.parametrize("num_lost", [1, 2], ids=["some", "all"])
+def test_a_judgement_of_a_part_supersedes_the_earlier_one_though_the_index_lacks_topics(store, num_lost):
+    """An index of before there were topics has none."""
+    calls = call("a.0-0", "a", sampled(1))
+    write_segment(store, *attempt("a.0-0", *calls, score=0.5), make_reward(0, name="ours", step=0), make_reward(1))
+    topics = store.keys.reward_topics("a.0-0")
+    store.redis.zrem(topics, *[one for one in store.redis.zrange(topics, 0, -1) if num_lost == 2 or b"ours" in one])
+
+    assert store.reward("a.0-0", 1.0, name="ours", step=0).supersedes == "w0"
 
 
 def test_a_reward_of_a_step_that_supersedes_one_of_the_rollout_counts_in_any_order(store):

@@ -64,7 +64,7 @@ def test_deleting_groups_costs_the_same_whatever_number_of_runs_there_is(store):
         store.redis.sadd(store.keys.runs, *(f"run:{number}" for number in runs))
         groups = [closed_group(name, run=f"run:{at % 2}", closed_at=9.0 + at) for at, name in enumerate(names)]
         write_segment(store, *groups)
-        with count_commands(store.redis) as counts:
+        with count_commands(store.redis, store.keys) as counts:
             mark_deleted(store, *(f"group:{name}" for name in names))
         costs.append(counts)
         names = [f"{name}:again" for name in names]

@@ -8,6 +8,11 @@ from ...builders import closed_group
 from ...stored import write_segment
 
 
+@pytest.fixture(scope="module")
+def redis_url(own_redis_url):
+    return own_redis_url
+
+
 @pytest.fixture
 def store(settings):
     return open_store(settings)

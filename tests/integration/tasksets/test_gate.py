@@ -23,7 +23,7 @@ def _boxes(monkeypatch):
 
 
 def _check(name, **options):
-    path = name if ":" in name or name == "repair" else f"defective_sets:{name}"
+    path = name if ":" in name or name.islower() else f"defective_sets:{name}"
     return asyncio.run(check_taskset(path, GateOptions(**options), lambda _: None))
 
 
@@ -75,6 +75,23 @@ def test_code_repair_passes_at_its_first_levels(level, least_cheats):
     assert report.is_passed, report.failures
     assert report.counts["reference"] == (1, 1)
     assert report.counts["cheats"][1] >= least_cheats
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "search"])
+def test_sets_without_boxes_pass_at_all_levels_in_both_splits(name):
+    report = _check(name, seed=3, count=4)
+
+    assert report.is_passed, report.failures
+    assert report.counts["reference"] == (16, 16)
+    assert report.counts["mutants"][0] == report.counts["mutants"][1]
+
+
+@pytest.mark.parametrize("level", [2, *(pytest.param(one, marks=pytest.mark.long) for one in (0, 1, 3))])
+def test_chores_at_a_terminal_pass(level):
+    report = _check("terminal", levels=[level], seed=4, count=1)
+
+    assert report.is_passed, report.failures
+    assert report.counts["mutants"][0] == report.counts["mutants"][1]
 
 
 def test_several_files_with_several_bugs_are_judged():

@@ -49,6 +49,22 @@ def test_a_server_that_does_not_confirm_a_version_gets_no_calls_until_it_does(ma
         assert shown() == {one.url: ("serving", 2), other.url: ("serving", 2)}
 
 
+def test_calls_name_the_adapter_of_a_server_that_has_one_and_the_model_of_another(make_fleet, settings, redis):
+    adapted = ScriptedEngine(access_key=secrets.token_hex(8), adapter="scripted-lora")
+    with serve_in_thread(guarded()) as whole, serve_in_thread(adapted) as one, serve_in_thread(guarded()) as new:
+        fleet = make_fleet([whole, one], [])
+        fleet.serve(0)
+        fleet.serve(1)
+
+        engines = open_engine_registry(settings, redis).engines()
+        assert {engine.url: engine.model for engine in engines} == {whole.url: "scripted", one.url: "scripted-lora"}
+
+        new.adapter = "scripted-lora"
+        fleet.replace([one.url], lambda: {new.url: new.access_key})
+        engines = open_engine_registry(settings, redis).engines()
+        assert {engine.url: engine.model for engine in engines} == {whole.url: "scripted", new.url: "scripted-lora"}
+
+
 def test_a_version_that_no_server_confirms_is_an_error(make_fleet, shown):
     with serve_in_thread(guarded()) as one:
         missed = []

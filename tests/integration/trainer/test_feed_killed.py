@@ -1,8 +1,10 @@
 """Trainers that are killed between a submission and the next checkpoint: order, mix and position survive."""
 
+import os
 import random
 import subprocess
 import sys
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -45,6 +47,8 @@ for step in range(cursor.step, config.steps):
     feed.submit_groups(step)
     asked = feed.cursor(step, step, [])
     print(msgspec.json.encode(asked).decode(), flush=True)
+    if step >= cursor.step + 2:  # so that it cannot end before the reader kills it
+        sys.stdin.readline()
     trained = range(4 * step, 4 * step + 4)
     feed.update_success_rates({draw.task_id: (draw.index * 7 + step) % 11 / 10 for draw in asked.open_draws[:4]})
     placed = zip(asked.open_positions, asked.open_draws)
@@ -79,16 +83,18 @@ def test_a_trainer_that_is_killed_anywhere_submits_each_position_once_with_the_s
     chance = random.Random(1)
     lives = [chance.randint(1, 9) for _ in range(NUM_LIVES)]
     command = [sys.executable, "-c", TRAINER, str(config), str(tmp_path / "cursor.json")]
-    seen = {}
+    seen, pipes = {}, dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
 
     def live(num_lines):
-        with subprocess.Popen(command, env=settings.environment(), stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(command, env=settings.environment(), **pipes) as process:
             for number, line in enumerate(iter(lambda: read_line(process), b"")):
                 cursor = msgspec.json.decode(line)
                 for position, draw in zip(cursor["open_positions"], cursor["open_draws"], strict=True):
                     assert seen.setdefault(position, draw) == draw
                 if number + 1 == num_lines:
                     process.kill()
+                with suppress(BrokenPipeError):  # it has ended
+                    os.write(process.stdin.fileno(), b"\n")
         return process.returncode
 
     for at, num_lines in enumerate(lives):

@@ -1,18 +1,19 @@
 """How a run learns and what fails in it, as the API tells it, against what Python counts over the same rows."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from statistics import fmean
 
 import pytest
 
-from agent_layer.schema.rollout import Outcome
+from agent_layer.schema import SELF_INFLICTED
+from agent_layer.schema.rollout import Accepted, Outcome
 from agent_layer.view.answers.lists import RoundLine
 from agent_layer.view.reads.lists import FAILED
 from agent_layer.view.reads.overviews.failures import error_kind
 from agent_layer.view.reads.overviews.learning import find_regressions
 
-from ...builders import attempt
+from ...builders import attempt, call, sampled
 from ...stored import write_segment
 
 
@@ -93,3 +94,30 @@ def test_values_are_sorted_by_the_size_of_their_numbers(fresh):
     facets = fresh.get("/api/v1/facets?run=rn")["facets"]
 
     assert [one["value"] for one in facets["task_type"]] == ["v2", "v9", "v10", "v100"]
+
+
+def test_self_inflicted_ends_are_counted_by_task_and_version_on_the_page_and_in_a_summary(fresh):
+    dice, expected = random.Random(1), Counter()
+    for at in range(30):
+        task, version, is_own = dice.choice("ab"), dice.choice([1, 2]), dice.random() < 0.6
+        name = f"si.{at}-0"
+        calls = call(name, "a", sampled(7, version=version), run="si")
+        records = attempt(name, *calls, run="si", status="running", score=0.0, task_id=task)
+        ended = {"status": "truncated", "cause": "policy", "findings": [SELF_INFLICTED] if is_own else []}
+        accepted = Accepted(trajectory_id=name, rollout_id=name[:-2], run="si", accepted_at=99.0)
+        write_segment(
+            fresh.store, *records, Outcome(trajectory_id=name, run="si", ended_at=98.0, num_calls=1, **ended), accepted
+        )
+        expected[task, version] += is_own
+
+    answer = fresh.get("/api/v1/failures?run=si")["self_inflicted"]
+    lines = fresh.store.summarise(["task", "policy"], run="si", finding=SELF_INFLICTED)
+    by_task = fresh.store.summarise(["task"], run="si")
+    (only,) = fresh.store.summarise(["task"], run="si", task="a")
+
+    assert {(one["task_id"], one["version"]): one["num"] for one in answer} == dict(+expected)
+    assert [one["num"] for one in answer] == sorted(expected.values(), reverse=True)
+    assert {(line.by["task"], line.by["policy"]): line.count for line in lines} == dict(+expected)
+    assert sum(line.count for line in by_task) == 30
+    assert (only.by["task"], only.count) == ("a", next(line.count for line in by_task if line.by["task"] == "a"))
+    assert fresh.get("/api/v1/failures?run=none")["self_inflicted"] == []

@@ -42,9 +42,9 @@ async def test_a_rollout_that_is_cancelled_while_its_worker_claims_it_ends_at_on
     class SlowQueue(WorkerQueue):
         def claim(self, *args, **options):
             if leases := super().claim(*args, **options):
-                cancelled_at = harness.dispatcher.stats().now
+                num_beats = worker._heartbeat.num_beats
                 harness.dispatcher.cancel([lease.group_id for lease in leases])
-                wait_until(lambda: any(one.seen_at >= cancelled_at for one in harness.dispatcher.workers()))
+                wait_until(lambda: worker._heartbeat.num_beats > num_beats)
             return leases
 
     queue = open_queue(harness.dispatcher)
@@ -148,6 +148,31 @@ async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(harn
     first, second = await harness.trajectories(1)
     assert (first.outcome.status, first.outcome.cause, first.accepted) == ("lost", "infra", None)
     assert (second.reward, second.accepted.rollout_id) == (1.0, f"{groups[0]}.0")
+
+
+async def test_the_end_of_a_lease_is_logged_once_however_long_its_agent_takes_to_end(harness, task, until, caplog):
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    async def agent(_view, rollout):
+        if rollout.attempt == 0:
+            held.set()
+            try:
+                await asyncio.sleep(600)
+            finally:
+                await go_on.wait()
+        return 1.0
+
+    async with harness.worker(agent, slots=2) as worker:
+        groups = await harness.submit(task())
+        await until(held.is_set)
+        await until(lambda: lapses(harness, f"{groups[0]}.0"))
+        await until(lambda: "why=lost" in caplog.text)
+        num_beats = worker._heartbeat.num_beats
+        await until(lambda: worker._heartbeat.num_beats > num_beats + 3)
+        go_on.set()
+        await harness.wait(groups)
+
+    assert caplog.text.count("why=lost") == 1
 
 
 async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(harness, task):

@@ -61,14 +61,24 @@ FIELDS = {
 
 @pytest.mark.parametrize("wanted", [{}, {"run": "r", "reward": (0.0, None)}, {"agent": "solver", "since": 1_050.0}])
 def test_a_summary_says_what_a_plain_sum_would(full_store, wanted, models):
-    for by in ([], ["task_type"], ["policy"], ["task_type", "policy"], ["run", "status", "agent"], ["policy", "run"]):
+    for by in (
+        [],
+        ["task"],
+        ["task", "policy"],
+        ["task_type"],
+        ["policy"],
+        ["task_type", "policy"],
+        ["run", "status", "agent"],
+        ["policy", "run"],
+    ):
         check_summary(full_store, models, wanted, by)
 
 
 def check_summary(full_store, models, wanted, by):
     lines = defaultdict(list)
     for one in (model for model in models.all if model.passes(wanted)):
-        for values in product(*(FIELDS[field](one) for field in by)):
+        fields = FIELDS | {"task": lambda one: [one.task]}
+        for values in product(*(fields[field](one) for field in by)):
             lines[values].append(one.reward)
 
     found = full_store.summarise(by, success=0.5, **wanted)

@@ -1,13 +1,17 @@
 """Replaced files: whole or untouched, readable for whom they are meant."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agent_layer.infra import replace_file
+from agent_layer.infra import make_beside, replace_file
 from agent_layer.infra.objects.filesystem import DirectoryObjects
+
+from ...waiting import read_line
 
 
 def test_a_write_that_fails_leaves_the_earlier_file_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -58,3 +62,54 @@ def test_what_a_living_process_writes_is_no_remainder_however_old_it_looks(tmp_p
     replace_file(tmp_path / "file", look())
 
     assert (tmp_path / "file").read_bytes() == b"all of it"
+
+
+FILL = """
+import sys, time
+from pathlib import Path
+from agent_layer.infra import make_beside
+with make_beside(Path(sys.argv[1])) as beside:
+    (beside / "half").write_text("half")
+    print(beside, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_process_left_beside_a_directory_goes_with_the_next_and_nothing_else_does(tmp_path: Path) -> None:
+    target = tmp_path / "out[1]"
+    others = {tmp_path / name for name in (".out[1].backup", ".out[1]", ".out1." + "0" * 26, ".out[1]." + "0" * 25)}
+    for other in others:
+        other.mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / (".out[1]." + "1" * 26)).symlink_to(elsewhere)
+    killed, alive = (
+        subprocess.Popen([sys.executable, "-c", FILL, str(target)], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    )
+    try:
+        left, filled = (Path(read_line(one).strip()) for one in (killed, alive))
+        killed.kill()
+        killed.wait()
+        assert left.is_dir()
+
+        with make_beside(target) as beside:
+            assert not left.exists()
+            assert (filled / "half").is_file(), "it is being filled"
+            beside.rename(target)
+
+        kept = {*others, elsewhere, tmp_path / (".out[1]." + "1" * 26)}
+        assert {*tmp_path.iterdir()} == kept | {target, filled}
+    finally:
+        alive.kill()
+        for one in (killed, alive):
+            one.communicate()
+
+
+def test_what_an_export_replaced_is_kept_until_there_is_another(tmp_path: Path) -> None:
+    replaced = tmp_path / (".out." + "0" * 26 + ".old")
+    replaced.mkdir()
+    with make_beside(tmp_path / "out") as beside:
+        assert replaced.exists()
+        beside.rename(tmp_path / "out")
+    with make_beside(tmp_path / "out"):
+        assert not replaced.exists()

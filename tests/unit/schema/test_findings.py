@@ -4,6 +4,7 @@ import pytest
 
 from agent_layer.schema.findings import find_alarms, is_empty_answer, prefix_break_cause
 from agent_layer.schema.record import TokenIds
+from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.step import Action, Step, StepPart
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.maintenance.call_stats import count_call_stats, describe_call_stats
@@ -34,6 +35,27 @@ def kinds(*steps):
 )
 def test_each_trouble_raises_its_alarm(fields, kind):
     assert kinds(make_step(0), make_step(1, **fields)) == [kind]
+
+
+@pytest.mark.parametrize(
+    ("started", "levels", "found"),
+    [
+        ({"split": "train", "group_id": "g"}, ["text", "text"], ["no_tokens"]),
+        ({"split": "train"}, ["tokens", "text"], ["no_tokens"]),
+        ({"split": "train"}, ["text", "text"], []),
+        ({"split": "eval", "group_id": "g"}, ["text", "text"], []),
+        ({"split": "eval", "group_id": "g"}, ["tokens", "text"], []),
+    ],
+)
+def test_a_trace_that_nothing_trains_needs_no_tokens(started, levels, found):
+    about = AttemptStarted(
+        trajectory_id="r-0", rollout_id="r", run="run", attempt=0, task_id="t", started_at=1.0, **started
+    )
+    steps = [make_step(index, capture_level=level) for index, level in enumerate(levels)]
+
+    alarms = find_alarms(Trajectory(trajectory_id="r-0", started=about, steps=steps))
+
+    assert [alarm.kind for alarm in alarms] == found
 
 
 @pytest.mark.parametrize(

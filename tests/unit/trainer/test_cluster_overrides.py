@@ -94,9 +94,20 @@ def test_servers_get_the_model_that_an_adapter_makes_and_no_adapter():
 
     names = ("lora_rank", "lora_alpha", "target_modules", "lora.merge")
     assert [found[f"actor_rollout_ref.model.{name}"] for name in names] == [4, 8, ["q_proj"], True]
+    assert "actor_rollout_ref.rollout.load_format" not in found
     refuse_on_ray(config)
-    with pytest.raises(BadInputError, match=r"lora\.publish adapter: .*sends whole weights"):
-        refuse_on_ray(msgspec.structs.replace(config, lora=LoraConfig(rank=4, publish="adapter")))
+
+
+@pytest.mark.parametrize("mode", ["sync", "colocate_async", "separate_async"])
+def test_servers_that_get_an_adapter_alone_read_its_base_themselves(mode: str):
+    config = configure(max_staleness=int(mode != "sync"), mode=mode)
+    config = msgspec.structs.replace(config, lora=LoraConfig(rank=4, publish="adapter"))
+
+    found = override(config, on_cpu=True)
+
+    assert found["actor_rollout_ref.model.lora.merge"] is False
+    assert found["actor_rollout_ref.rollout.load_format"] == "auto"
+    refuse_on_ray(config)
 
 
 def test_verls_own_distillation_is_refused_in_favour_of_ours():

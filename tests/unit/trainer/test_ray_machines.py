@@ -10,7 +10,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings, adopt_environment, load_settings
-from trainer_adapter.cluster.nodes.machine import KnownProcess, Machine, MachineReport
+from trainer_adapter.cluster.nodes.machine import KnownProcess, Machine, MachineReport, find_interface
 from trainer_adapter.cluster.nodes.needs import FreeMachine, find_address, find_shortage, plan_needs, write_needs
 from trainer_adapter.config import ClusterConfig, SourceConfig, TrainConfig
 
@@ -40,6 +40,13 @@ def test_the_address_of_the_configuration_comes_before_that_of_the_environment(m
     assert find_address(configure(address="auto"), load_settings()) == "auto"
     monkeypatch.delenv("RAY_ADDRESS")
     assert find_address(configure(), load_settings()) is None
+
+
+def test_an_address_is_of_the_interface_that_has_it_or_of_none():
+    found = {name: [one.address for one in addresses] for name, addresses in psutil.net_if_addrs().items()}
+
+    assert all(address in found[find_interface(address) or ""] for own in found.values() for address in own)
+    assert find_interface("127.0.0.3") is None, "another machine of a test"
 
 
 def test_a_dry_run_tells_what_is_needed_of_the_cluster():

@@ -25,11 +25,20 @@ class Kept:
         refuse_changes(list_fixed_options(changed), self.checkpoint, "r")
 
 
-def write_model(path: Path, *, config: str = '{"vocab_size": 20}', vocab: str = '{"a": 0}', weights: bytes) -> Path:
+def write_model(
+    path: Path,
+    *,
+    config: str = '{"vocab_size": 20}',
+    vocab: str = '{"a": 0}',
+    weights: bytes,
+    others: dict[str, str] | None = None,
+) -> Path:
     path.mkdir()
     (path / "config.json").write_text(config)
     (path / "vocab.json").write_text(vocab)
     (path / "model.safetensors").write_bytes(weights)
+    for name, content in (others or {}).items():
+        (path / name).write_text(content)
     return path
 
 
@@ -53,6 +62,8 @@ def kept(tmp_path: Path) -> Kept:
         ("config", {"config": '{"vocab_size": 21}'}),
         ("tokenizer", {"vocab": '{"b": 0}'}),
         ("weights", {"weights": bytes(reversed(WEIGHTS))}),
+        ("template", {"others": {"chat_template.jinja": "{{ messages }}"}}),
+        ("sampling", {"others": {"generation_config.json": "{}"}}),
     ],
 )
 def test_another_model_is_refused_by_what_it_is(kept: Kept, tmp_path: Path, name: str, change: dict[str, bytes]):
@@ -64,6 +75,14 @@ def test_another_model_is_refused_by_what_it_is(kept: Kept, tmp_path: Path, name
 
 def test_the_same_model_may_lie_elsewhere(kept: Kept, tmp_path: Path):
     kept.refuse(model=write_model(tmp_path / "moved", weights=WEIGHTS))
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "trainer_state.json", "results.json", "parent-checkpoint.json", "notes.txt", "all.jsonl"]
+)
+def test_what_is_no_part_of_a_model_may_come_into_its_directory(kept: Kept, name: str):
+    (kept.config.model / name).write_text("{}")
+    kept.refuse()
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"lora": None}, {"lora": LoraConfig(rank=8)}])

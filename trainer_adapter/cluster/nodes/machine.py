@@ -109,6 +109,12 @@ class Machine:
         return kill_marked(name, value)
 
 
+def find_interface(address: str) -> str | None:
+    """Return the network interface of this machine that has an address; None: none has it."""
+    found = psutil.net_if_addrs().items()
+    return next((name for name, addresses in found if any(one.address == address for one in addresses)), None)
+
+
 def list_engine_processes() -> list[KnownProcess]:
     """Return this process, a server, and those of its engine."""
     own = psutil.Process()

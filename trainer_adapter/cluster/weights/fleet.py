@@ -148,7 +148,7 @@ class EngineFleet:
                 run=self._run,
                 version=number,
                 location=location,
-                model=report.model,
+                model=report.adapter or report.model,
                 logprobs_mode="processed",
                 state="serving",
                 epoch=0,

@@ -1,18 +1,23 @@
 """What veRL's trainer calls inside a vLLM worker on a CPU, where weights are packed after loading.
 
-veRL loads each bucket into the packed weights, which fails; vLLM's own reload unpacks, loads and packs.
+veRL loads each bucket into the packed weights, which fails; vLLM's own reload unpacks, loads and packs. An adapter is
+beside them, and loaded as veRL does it.
 """
 
 import torch
 from torch import Tensor
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
-from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, vLLMColocateWorkerExtension
+from vllm.model_executor.models.utils import WeightsMapper
 
 from trainer_adapter.cluster.weights.digest import hash_weights
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 # veRL and vLLM carry no types.
+
+if not hasattr(WeightsMapper, "get_unstacked_mapper"):  # as veRL's loader of adapters calls what vLLM has renamed
+    WeightsMapper.get_unstacked_mapper = WeightsMapper.get_rename_mapper  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class WeightReceiver(vLLMColocateWorkerExtension):
@@ -30,8 +35,7 @@ class WeightReceiver(vLLMColocateWorkerExtension):
         base_sync_done: bool = False,  # noqa: FBT001, FBT002  # veRL's signature
         use_shm: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
-        """Receive all buckets, then load them."""
-        del peft_config, base_sync_done
+        """Receive all buckets, then load them: an adapter where there is a configuration of one, else whole weights."""
         received: list[tuple[str, Tensor]] = []
 
         def keep(weights: list[tuple[str, Tensor]], is_last: bool) -> None:  # noqa: FBT001  # veRL's signature
@@ -43,5 +47,9 @@ class WeightReceiver(vLLMColocateWorkerExtension):
         )
         receiver.receive_weights(on_bucket_received=keep)
         self._loaded_hash = None
-        self.reload_weights(weights_iterator=iter(received))  # pyright: ignore[reportAttributeAccessIssue]  # of vLLM's worker
+        if peft_config and base_sync_done:
+            self.remove_lora(VLLM_LORA_INT_ID)  # pyright: ignore[reportAttributeAccessIssue]  # of vLLM's worker
+            self._update_weights(received, peft_config, base_sync_done)  # pyright: ignore[reportArgumentType]
+        else:
+            self.reload_weights(weights_iterator=iter(received))  # pyright: ignore[reportAttributeAccessIssue]
         self._loaded_hash = hash_weights(received)

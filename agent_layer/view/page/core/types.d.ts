@@ -79,6 +79,7 @@ export interface Learning {
 export interface Failures {
   num: number; num_all: number; num_read: number; by_status: { value: string; count: number }[]; by_cause: { value: string | null; count: number }[]; by_task_type: { value: string | null; count: number }[];
   errors: { kind: string; num: number; cause: string | null; newest: string; examples: string[] }[]; newest: Row[];
+  self_inflicted: { task_id: string; version: number | null; num: number }[];
 }
 export interface ForkNode {
   step: number; call_id: string; choice: number; parent: number | null; link: "tokens" | "call" | null; prefix_length: number; num_given: number; num_sampled: number;

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from typing import Final, cast
 
-from agent_layer.store import By, Filters, TrajectoryRow, count_by_fields
-from agent_layer.view.answers.learning import ErrorKind, FailuresAnswer
+from agent_layer.schema import SELF_INFLICTED
+from agent_layer.store import By, Filters, TrajectoryRow, count_by_fields, summarise_trajectories
+from agent_layer.view.answers.learning import ErrorKind, FailuresAnswer, SelfInflicted
 from agent_layer.view.reads.lists import FAILED, facet_lines
 from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import ReadContext
@@ -44,8 +45,19 @@ def show_failures(source: ReadContext, params: RequestParams) -> FailuresAnswer:
         by_task_type=facet_lines(sums["task_type"]),
         num_read=len(newest),
         errors=_kinds(newest, _errors(source, newest)),
+        self_inflicted=_count_self_inflicted(source, filters),
         newest=newest[:_MAX_SHOWN],
     )
+
+
+def _count_self_inflicted(source: ReadContext, filters: Filters) -> list[SelfInflicted]:
+    own = cast("Filters", {**filters, "finding": SELF_INFLICTED})
+    lines = summarise_trajectories(source.index, ["task", "policy"], own)
+    found = [
+        SelfInflicted(task_id=str(line.by["task"]), version=cast("int | None", line.by["policy"]), num=line.count)
+        for line in lines
+    ]
+    return sorted(found, key=lambda one: -one.num)
 
 
 def error_kind(error: str) -> str:

@@ -7,44 +7,20 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import Split, content_hash
+from agent_layer.schema import Split
+from envs.tasksets import choose_split
+from envs.tasksets.repair.programs.draws import DRAWS
 from envs.tasksets.repair.programs.mutations import Mutation, find_mutations
-from envs.tasksets.repair.programs.template import Case, Template
-from envs.tasksets.repair.programs.templates.caching import CACHING
-from envs.tasksets.repair.programs.templates.calendars import CALENDARS
-from envs.tasksets.repair.programs.templates.formulas import FORMULAS
-from envs.tasksets.repair.programs.templates.intervals import INTERVALS
-from envs.tasksets.repair.programs.templates.inventory import INVENTORY
-from envs.tasksets.repair.programs.templates.ledger import LEDGER
-from envs.tasksets.repair.programs.templates.matrices import MATRICES
-from envs.tasksets.repair.programs.templates.numerals import NUMERALS
-from envs.tasksets.repair.programs.templates.queueing import QUEUEING
-from envs.tasksets.repair.programs.templates.records import RECORDS
-from envs.tasksets.repair.programs.templates.routes import ROUTES
-from envs.tasksets.repair.programs.templates.wrapping import WRAPPING
+from envs.tasksets.repair.programs.template import Case, Template, read_template
 from envs.tasksets.repair.programs.trial import RUNAWAY, Outcome, load_modules, run_case
 
-TEMPLATES: Final[Sequence[Template]] = (
-    INVENTORY,
-    WRAPPING,
-    INTERVALS,
-    CACHING,
-    RECORDS,
-    NUMERALS,
-    LEDGER,
-    QUEUEING,
-    MATRICES,
-    FORMULAS,
-    CALENDARS,
-    ROUTES,
-)
+TEMPLATES: Final[Sequence[Template]] = [read_template(name, draw) for name, draw in DRAWS.items()]
 """Templates in a fixed order: tasks are drawn from it."""
 _NUM_PROBES = 150
 _ENOUGH_CHANGED = 8
 """Probes that a bug changes, after which no more are tried."""
 _MIN_CHANGED = 4
 """Probes that a bug has to change: some are shown to the agent, others are hidden."""
-_EVAL_SHARE = 0.25
 
 
 class Bug(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,5 +107,4 @@ def draw_bug(template: Template, split: Split, rng: Random, *, is_short: bool = 
 
 def _choose_split(template: Template, mutation: Mutation) -> Split:
     """Whatever the identifiers are called in a task, its bug is in the same split."""
-    name = f"{template.name}:{mutation.name}".encode()
-    return "eval" if int(content_hash(name)[:8], 16) < _EVAL_SHARE * 2**32 else "train"
+    return choose_split(f"{template.name}:{mutation.name}")

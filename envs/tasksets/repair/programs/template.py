@@ -1,9 +1,14 @@
 """Templates: small modules whose behaviour is known, from which repositories are generated."""
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from random import Random
+from typing import Final
 
 import msgspec
+
+_FOLDER: Final = Path(__file__).parent / "templates"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +40,13 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Return one random case."""
     edges: Sequence[Case]
     """Cases at the borders of the behaviour, which random ones seldom meet."""
+
+
+def read_template(name: str, draw: Callable[[Random], Case]) -> Template:
+    """Return the template of a file, with what draws cases of it."""
+    found = tomllib.loads((_FOLDER / f"{name}.toml").read_text("utf-8"))
+    edges = [[call(*one) for one in case] for case in found.pop("edges")]
+    return msgspec.convert({"name": name, "draw": draw, "edges": edges, **found}, Template)
 
 
 def call(name: str, *args: object) -> Call:

@@ -1,10 +1,15 @@
 """What counts in the figures of a round, and what does not."""
 
-import pytest
+from fractions import Fraction
 
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from agent_layer.infra import mean
 from envs.evaluation import RoundSettings
 from envs.evaluation.figures.comparison import compare_results
-from envs.evaluation.figures.figures import MeasuredAttempt, TaskRef, TaskResult, compute_figures
+from envs.evaluation.figures.figures import Figures, MeasuredAttempt, TaskRef, TaskResult, compute_figures
 
 YARDSTICK = RoundSettings(n=2, threshold=1.0, seed=0)
 
@@ -161,3 +166,30 @@ def test_a_single_task_is_compared_by_its_rollouts():
 
 def test_rounds_without_a_common_task_cannot_be_compared():
     assert compare_results(results(a=[1.0]), results(b=[1.0]), YARDSTICK) is None
+
+
+HUGE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [1.7976931348623157e308, -1e308, 1e308, 5e-324]
+)
+
+
+@given(st.lists(HUGE, min_size=1, max_size=40))
+def test_the_mean_of_finite_numbers_is_finite_and_right(numbers):
+    exact = sum(map(Fraction, numbers)) / len(numbers)
+
+    assert mean(numbers) == pytest.approx(float(exact), rel=1e-12, abs=1e-300)
+
+
+@given(st.lists(st.lists(HUGE, min_size=2, max_size=2), min_size=1, max_size=4))
+def test_a_round_with_huge_rewards_stays_readable(rewards):
+    tasks = [task(f"t{at}", labels={"at": str(at)}) for at in range(len(rewards))]
+    attempts = [
+        attempt(f"t{at}.{number}", reward, task_id=f"t{at}")
+        for at, own in enumerate(rewards)
+        for number, reward in enumerate(own)
+    ]
+
+    figures, found = compute_figures(tasks, attempts, YARDSTICK)
+
+    assert msgspec.json.decode(msgspec.json.encode(figures), type=Figures) == figures
+    assert [one.rewards for one in found] == rewards

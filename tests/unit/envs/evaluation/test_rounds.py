@@ -19,6 +19,7 @@ from envs.evaluation.rounds import (
     TaskSource,
     check_round_name,
     check_same,
+    take_changes,
 )
 
 ROUND = Round(
@@ -73,6 +74,44 @@ def test_a_resumed_round_names_what_differs(fields, difference):
         check_same(ROUND, changed(**fields))
 
     assert f"expected {difference}" in str(refused.value)
+
+
+TASKS = [TaskRef(id=name, input_hash=name, content_hash=name) for name in ("t1", "t2")]
+MENDED = TaskRef(id="t2", input_hash="t2", content_hash="another grading")
+BEGUN = changed(tasks=TASKS, num_passes=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "touched", "sentence"),
+    [
+        ({}, [], None),
+        ({"agent": EvaluatedAgent(target="my_agent:agent", version="2")}, ["t1", "t2"], "version: 1, now 2"),
+        ({"model": msgspec.structs.replace(ROUND.model, fingerprint="f2")}, ["t1", "t2"], "fingerprint: f1, now f2"),
+        ({"sampling": {}}, ["t1", "t2"], 'sampling: {"temperature":0.5}, now {}'),
+        ({"yardstick": RoundSettings(n=8, threshold=0.5, seed=0)}, [], "-n: 4, now 8"),
+        ({"tasks": [TASKS[0], MENDED], "tasks_hash": "i"}, ["t2"], "hash: h, now i"),
+        ({"tasks": [*TASKS, MENDED], "tasks_hash": "i"}, ["t2"], "number of tasks: 2, now 3"),
+        ({"tasks": TASKS[:1], "tasks_hash": "i"}, [], "number of tasks: 2, now 1"),
+    ],
+)
+def test_a_change_redoes_what_it_touches_and_is_named(fields, touched, sentence):
+    taken, sentences = take_changes(BEGUN, msgspec.structs.replace(BEGUN, num_passes=0, **fields))
+
+    assert taken.replaced == dict.fromkeys(touched, 2)
+    assert sentence is None or any(sentence in one for one in sentences), sentences
+    assert any("are redone" in one for one in sentences) == bool(touched)
+    goes_on = msgspec.structs.replace(taken, num_passes=3)
+    assert {name: len([*goes_on.list_groups(name)]) for name in ("t1", "t2")} == {
+        name: 1 if name in touched else 3 for name in ("t1", "t2")
+    }
+    assert len(goes_on.replaced_groups) == 2 * len(touched)
+
+
+def test_a_round_of_an_earlier_release_redoes_all_when_its_tasks_have_changed():
+    earlier = changed(tasks=[TaskRef(id="t1", input_hash="h1")], num_passes=1)
+    taken, _ = take_changes(earlier, changed(tasks=TASKS, tasks_hash="i"))
+
+    assert taken.replaced == {"t1": 1}
 
 
 @pytest.mark.parametrize(("before", "now", "is_same"), [("hermes", "hermes", True), ("hermes", "none", False)])

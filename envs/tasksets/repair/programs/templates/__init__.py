@@ -1,1 +1,0 @@
-"""Small modules, each written twice, and how to draw calls of them."""
