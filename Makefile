@@ -10,6 +10,8 @@ SERVERS := .venv/servers/installed-$(shell cat tests/makes/*.* | cksum | cut -d'
 NODE := .venv/node/installed-$(shell cat tests/makes/node/* | cksum | cut -d' ' -f1)
 PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
 TRL := .venv/trl/installed-$(shell cksum < tests/makes/trl.txt | cut -d' ' -f1)
+LIGHT := .venv/adapters/light/installed-$(shell cksum < tests/makes/light.txt | cut -d' ' -f1)
+FOREIGN := $(foreach name,inspect openenv verifiers,.venv/adapters/$(name)/installed-$(shell cksum < tests/makes/foreign/$(name).txt | cut -d' ' -f1))
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 AGENTS := .venv/harnesses/installed-$(shell cat envs/harnesses/catalogue.py envs/harnesses/locks/*/* tests/makes/templates.txt | cksum | cut -d' ' -f1)
 LIGHT_AGENTS := .venv/harnesses/light-$(shell cat envs/harnesses/catalogue.py envs/harnesses/locks/*/* | cksum | cut -d' ' -f1)
@@ -67,6 +69,20 @@ $(TRL): $(STAMP)
 	  && .venv/trl/bin/pip install --progress-bar on -e . -r tests/makes/trl.txt && touch $@ \
 	  || echo "no TRL for tests: this machine cannot fetch it"
 
+# Packages whose tasks and environments are adapted; no registry costs only their tests.
+$(LIGHT): $(STAMP)
+	rm -rf .venv/adapters/light
+	$(PYTHON) -m venv .venv/adapters/light \
+	  && $(BIN)/uv pip install --python .venv/adapters/light/bin/python -e . -r tests/makes/light.txt && touch $@ \
+	  || echo "no reasoning-gym and Gymnasium for tests: this machine cannot fetch them"
+
+# Packages of others whose tasks run here, each in an environment of its own; no registry costs only their tests.
+$(FOREIGN): $(STAMP)
+	rm -rf $(@D)
+	$(BIN)/uv venv --python $(BIN)/python $(@D) \
+	  && $(BIN)/uv pip install --python $(@D)/bin/python -r tests/makes/foreign/$(notdir $(@D)).txt && touch $@ \
+	  || echo "no $(notdir $(@D)) for tests: this machine cannot fetch it"
+
 # The three coding agents that start quickest; no registry costs only their tests.
 $(LIGHT_AGENTS): $(STAMP)
 	rm -f .venv/harnesses/light-*
@@ -97,7 +113,7 @@ test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 2 minutes)
 test-ci: setup $(SERVERS) $(NODE) $(LIGHT_AGENTS) ## what CI runs beside the sandboxes: also killed and moved processes, the store over real servers
 	$(BIN)/pytest -m 'not serial and not long' --ignore tests/soak --ignore $(SANDBOXES) $(PARALLEL) --durations 20
 
-test-all: setup $(SERVERS) $(NODE) $(AGENTS) $(TRL) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
+test-all: setup $(SERVERS) $(NODE) $(AGENTS) $(TRL) $(LIGHT) $(FOREIGN) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	failed=0; $(BIN)/pytest -m serial --servers all || failed=1; \
 	$(BIN)/pytest -m 'not serial' --servers all --hypothesis-profile long $(PARALLEL) || failed=1; exit $$failed
 

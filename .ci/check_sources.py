@@ -45,6 +45,7 @@ MAY_REACH_ENVIRONMENT = {
     "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
     "agent_layer/infra/redis/embedded.py": "hands it to Redis",
+    "envs/adapters/guest/verifiers_guest.py": "sets what a tool server of theirs reads, in its own process",
     "envs/sandbox/guest/warm_python.py": "sets it for a snippet, in the box",
     "trainer_adapter/cluster/nodes/machine.py": "shows PyTorch the GPUs that Ray hides",
     "trainer_adapter/cluster/overrides.py": "adds to the path of veRL's processes, and reads what it told them",
@@ -76,6 +77,7 @@ MAY_MOVE = {
     "trainer_adapter/verl/export.py": "a directory, with all that is in it",
     "trainer_adapter/verl/weights.py": "a directory, with all that is in it",
     "agent_layer/gateway/rollouts/resume.py": "no path: a rollout in a table",
+    "envs/tasksets/harbor/images.py": "a directory, with all that is in it",
     "envs/tasksets/repair/scripts.py": "no path: names in a program",
     "envs/tasksets/repair/tasks.py": "no path: names in a program",
 }

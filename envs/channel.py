@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,10 @@ T = TypeVar("T")
 _LENGTH_BYTES = 4
 MAX_MESSAGE_LENGTH = 1 << 28
 """Bytes of one message; a larger announcement is not this protocol, and would fill the receiver's memory."""
+_SMALL_LENGTH = 1 << 16
+"""Messages up to this length need no room: this many bytes more or less come at once."""
+_BODY_SECONDS = 30.0
+"""Seconds for a message with room to be whole: one that is not keeps others waiting."""
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
 
@@ -25,6 +29,18 @@ class ChannelClosedError(AgentLayerError):
 
     def __init__(self) -> None:
         super().__init__("channel of a host process: the process at its other end is gone")
+
+
+class Room(Protocol):
+    """Where the bodies of long messages find memory; a ``ByteBudget`` is one."""
+
+    async def acquire(self, num_bytes: int, /) -> None:
+        """Wait for it."""
+        ...
+
+    def release(self, num_bytes: int, /) -> None:
+        """Return it."""
+        ...
 
 
 class Channel(asyncio.Protocol, Generic[T]):
@@ -42,6 +58,12 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._decoder = decoder
         self._on_message = on_message
         self.longest = longest
+        self.room: Room | None = None
+        """Of bodies that the other end sends; None: they need none."""
+        self._num_held = 0
+        """Bytes of room that the message in question has."""
+        self._waiting: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._received = bytearray()
@@ -97,28 +119,60 @@ class Channel(asyncio.Protocol, Generic[T]):
             assert self._transport is not None
             self._transport.abort()
 
+    def take_held(self) -> int:
+        """Return the bytes of room that the message being delivered has; who calls this releases them."""
+        held, self._num_held = self._num_held, 0
+        return held
+
     def _deliver_all(self) -> None:
         begin = 0
         while (end := self._find_end(begin)) is not None:
             message = self._decoder.decode(memoryview(self._received)[begin + _LENGTH_BYTES : end])
             begin = end
+            if self._num_held:  # its body is in memory once from now on
+                self._received, begin = self._received[begin:], 0
+            if self._deadline is not None:
+                self._deadline.cancel()
             self._on_message(message)
+            self._release()
         if begin:
             self._received = self._received[begin:]
 
     def _find_end(self, begin: int) -> int | None:
-        """Return where the message that begins here ends; None: part of it has not arrived."""
-        if len(self._received) < begin + _LENGTH_BYTES:
+        """Return where the message that begins here ends; None: part of it has not arrived, or has no room."""
+        if len(self._received) < begin + _LENGTH_BYTES or self._waiting is not None:
             return None
         length = int.from_bytes(self._received[begin : begin + _LENGTH_BYTES], "big")
         if length > self.longest:
             raise ValueError(f"an announced message of {length:,} bytes is larger than {self.longest:,}")
+        if self.room is not None and length > _SMALL_LENGTH and not self._num_held:
+            self._waiting = asyncio.get_running_loop().create_task(self._wait_for_room(self.room, length))
+            return None
         end = begin + _LENGTH_BYTES + length
         return end if end <= len(self._received) else None
+
+    async def _wait_for_room(self, room: Room, length: int) -> None:
+        """Read on when there is room for a body."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+        await room.acquire(length)
+        self._num_held, self._waiting = length, None
+        self._deadline = asyncio.get_running_loop().call_later(_BODY_SECONDS, self.abort)
+        self._transport.resume_reading()
+        self.data_received(b"")
+
+    def _release(self) -> None:
+        if (held := self.take_held()) and self.room is not None:
+            self.room.release(held)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # for whatever reason
         """See asyncio.Protocol."""
         self._has_room.set()
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._release()
         if not self.closed.done():
             self.closed.set_result(None)
 

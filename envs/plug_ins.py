@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module, metadata
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from agent_layer.errors import BadInputError
 
@@ -31,6 +31,8 @@ class PlugIns(NamedTuple):
     """Objects, or their ``module:attribute``, which is imported when it is asked for; they win over others' names."""
     takes_paths: bool = False
     """``module:attribute`` is a name, too."""
+    families: Mapping[str, str] = {}
+    """``module:function`` by prefix: the object named ``PREFIX:REST`` is what the function returns for ``REST``."""
 
     def list_names(self) -> list[str]:
         """Return all names, ours first."""
@@ -56,6 +58,9 @@ class PlugIns(NamedTuple):
             ) from error
 
     def _find_loader(self, name: str) -> Callable[[], object]:
+        prefix, _, rest = name.partition(":")
+        if rest and prefix in self.families:
+            return lambda: cast("Callable[[str], object]", import_object(self.families[prefix]))(rest)
         if self.takes_paths and ":" in name:
             return lambda: import_object(name)
         known = entry_points(group=self.group)

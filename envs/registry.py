@@ -1,7 +1,8 @@
 """Finds agents, environments, scorers and tools by name, and hashes their versions.
 
 A name is ``module:attribute``, or one that an installed package registers: agents and environments in the entry-point
-group ``agent_layer.agents``, scorers in ``agent_layer.scorers``, tools in ``agent_layer.tools``.
+group ``agent_layer.agents``, scorers in ``agent_layer.scorers``, tools in ``agent_layer.tools``. Adapters have names
+such as ``gymnasium:Taxi-v4``.
 
 A class or function may declare ``version``; raise it when its answers change. Without one, the hash of its file is its
 version: changes in files that it imports do not count.
@@ -11,7 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import content_hash
@@ -20,6 +21,8 @@ from envs.environment import Environment
 from envs.plug_ins import PlugIns
 
 Kind: TypeAlias = Literal["agent", "scorer", "tool"]
+_ADAPTERS: Final[dict[Kind, dict[str, str]]] = {"agent": {"gymnasium": "envs.adapters.gymnasium:open_environment"}}
+"""Functions of ``envs.adapters`` by kind and prefix."""
 
 
 def find_object(name: str, kind: Kind) -> object:
@@ -27,7 +30,7 @@ def find_object(name: str, kind: Kind) -> object:
 
     Raises: BadInputError: no such module, attribute or registered name exists, or its module fails to import.
     """
-    return PlugIns(f"agent_layer.{kind}s", kind, takes_paths=True).find(name)
+    return PlugIns(f"agent_layer.{kind}s", kind, takes_paths=True, families=_ADAPTERS.get(kind, {})).find(name)
 
 
 @cache

@@ -15,5 +15,13 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     """Files below the work directory that these leave behind, by path; None: removed. For judging without an agent."""
     links: dict[str, str] = {}
     """Symbolic links that these leave behind, by path, with their targets."""
+    uploads: dict[str, str] = {}
+    """Folders of this machine that are copied into the attempt's box first, by their absolute path there."""
+    commands: list[list[str]] = []
+    """Commands that it runs in the attempt's box; what they leave there is judged in place of ``files``."""
+    env: dict[str, str] = {}
+    """Variables of these commands."""
+    seconds: float = 600.0
+    """Longest run of each command."""
     result: object = None
     """What the agent returns."""

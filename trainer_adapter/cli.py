@@ -238,8 +238,8 @@ def _show_steps() -> Callable[[StepProgress | Restart], None]:
 def _check_input(config: TrainConfig, settings: Settings, processes: int, *, unchecked: bool) -> None:
     from trainer_adapter.loop import check_run  # noqa: PLC0415  # torch takes seconds
 
-    check_run(config, settings, processes)
     _open_sources(config, settings, unchecked=unchecked)
+    check_run(config, settings, processes)
 
 
 def _open_sources(config: TrainConfig, settings: Settings, *, unchecked: bool) -> "list[TaskSource]":

@@ -26,6 +26,7 @@ _SERVICES = "agent_layer.cli.services"
 _SANDBOX = "envs.sandbox.cli"
 _HARNESSES = "envs.harnesses.cli"
 _TASKSETS = "envs.tasksets.cli"
+_SCAFFOLDS = "envs.scaffolds.cli"
 _DATASETS = "trainer_adapter.datasets.cli"
 
 PANELS: Final[dict[str, tuple[Command, ...]]] = {
@@ -51,6 +52,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             (
                 Command(
                     "write", "Write tasks of a set into a file, one JSON object on each line.", f"{_TASKSETS}:write"
+                ),
+                Command(
+                    "import",
+                    "Write Harbor tasks into a file, one JSON object on each line, and build their images.",
+                    f"{_TASKSETS}:import_folder",
                 ),
                 Command(
                     "check",
@@ -317,6 +323,9 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     "Write a tiny untrained chat model, for a first hour without a download.",
                     "trainer_adapter.cli:new_model",
                 ),
+                Command("env", "Write an environment with tasks and a scorer, and its test.", f"{_SCAFFOLDS}:new_env"),
+                Command("taskset", "Write a task set with a scorer, and its test.", f"{_SCAFFOLDS}:new_taskset"),
+                Command("scorer", "Write a scorer with tasks to try it on, and its test.", f"{_SCAFFOLDS}:new_scorer"),
             ),
         ),
         Command(

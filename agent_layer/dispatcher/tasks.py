@@ -319,11 +319,11 @@ def _check_files(where: str, task: Task) -> None:  # kept: its caller's limit
         if not path or "\0" in path or path.endswith("/"):
             raise BadInputError(f"{where}: expected files by path, found the path {path!r}; name a file")
     for path in task.artifacts:
-        parts = PurePosixPath(path).parts
-        if not path or "\0" in path or path.startswith("/") or ".." in parts:
+        has_root = task.sandbox is not None and task.sandbox.image.startswith("/")
+        if not path or "\0" in path or (path.startswith("/") and not has_root) or ".." in PurePosixPath(path).parts:
             raise BadInputError(
                 f"{where}: expected artifacts below the sandbox's work directory, found {path!r}; write a path such as"
-                " result.json"
+                " result.json, or name a root directory as its image for absolute ones"
             )
 
 

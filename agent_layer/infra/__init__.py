@@ -30,7 +30,7 @@ __getattr__, __all__ = face(
             " list_children reap"
         ),
         "processes.restart": "RestartHistory RestartPolicy",
-        "processes.supervised": "SupervisedProcess start_supervised supervised_command",
+        "processes.supervised": "ORPHAN_SECONDS SupervisedProcess start_supervised supervised_command",
         "redis.client": "AsyncRedis open_async_redis open_redis",
         "redis.clock": "ADVANCE_CLOCK CLOCK_PRELUDE SharedClock",
         "redis.durability": "GREET WaitKind durable_writes greet_again may_be_torn read_server_change"

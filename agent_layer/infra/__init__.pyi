@@ -30,8 +30,8 @@ from .processes.reaper import become_subreaper as become_subreaper, die_with_par
 from .processes.reaper import exit_like as exit_like, kill_descendants as kill_descendants
 from .processes.reaper import list_children as list_children, reap as reap
 from .processes.restart import RestartHistory as RestartHistory, RestartPolicy as RestartPolicy
-from .processes.supervised import SupervisedProcess as SupervisedProcess, start_supervised as start_supervised
-from .processes.supervised import supervised_command as supervised_command
+from .processes.supervised import ORPHAN_SECONDS as ORPHAN_SECONDS, SupervisedProcess as SupervisedProcess
+from .processes.supervised import start_supervised as start_supervised, supervised_command as supervised_command
 from .redis.client import AsyncRedis as AsyncRedis, open_async_redis as open_async_redis, open_redis as open_redis
 from .redis.clock import ADVANCE_CLOCK as ADVANCE_CLOCK, CLOCK_PRELUDE as CLOCK_PRELUDE, SharedClock as SharedClock
 from .redis.durability import GREET as GREET, WaitKind as WaitKind, durable_writes as durable_writes

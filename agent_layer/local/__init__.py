@@ -16,6 +16,7 @@ __getattr__, __all__ = face(
         "scripted.script": "ScriptAnswer ScriptPrompt token_logprob",
         "scripted.serving": "serve_in_thread",
         "stack": "ReportPhase Stack run_stack shell_exports",
+        "task_options": "AllowNetwork ImageMap SharedVerifier read_task_options",
         "vllm": "VllmServer",
     },
 )

@@ -11,4 +11,6 @@ from .scripted.engine import ScriptedEngine as ScriptedEngine
 from .scripted.script import ScriptAnswer as ScriptAnswer, ScriptPrompt as ScriptPrompt, token_logprob as token_logprob
 from .scripted.serving import serve_in_thread as serve_in_thread
 from .stack import ReportPhase as ReportPhase, Stack as Stack, run_stack as run_stack, shell_exports as shell_exports
+from .task_options import AllowNetwork as AllowNetwork, ImageMap as ImageMap, SharedVerifier as SharedVerifier
+from .task_options import read_task_options as read_task_options
 from .vllm import VllmServer as VllmServer

@@ -90,7 +90,7 @@ def read_yaml(text: bytes) -> object:
 
     depth = 0
     with suppress(yaml.YAMLError):  # which decoding says, too
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 raise msgspec.DecodeError(f"YAML of more than {MAX_DEPTH} levels of lists and objects")

@@ -168,7 +168,7 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     """Texts of the files that the sandbox has when the agent begins, by path; a relative one is below its workdir."""
     artifacts: list[str] = []
     """Files and folders below the sandbox's work directory that are taken when the agent has ended. Scorers see these,
-    and nothing else of the sandbox."""
+    and nothing else of the sandbox. Where its image is a root directory, absolute paths too; ``/`` is all changes."""
     history: History = "full"
     calls_optional: bool = False
     """Whether a rollout of split train is usable without any call to the policy."""

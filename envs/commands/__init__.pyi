@@ -6,3 +6,4 @@ from .options import make_box_spec as make_box_spec, take_command_flags as take_
 from .plan import CommandEnd as CommandEnd, CommandOptions as CommandOptions, CommandPlace as CommandPlace
 from .plan import CommandPlan as CommandPlan, TaskDefaults as TaskDefaults, read_last_line as read_last_line
 from .target import CommandTarget as CommandTarget
+from .tunnel import open_tunnel as open_tunnel

@@ -25,14 +25,19 @@ _AGAIN_SECONDS: Final = 0.1
 
 
 @asynccontextmanager
-async def open_tunnel(box: Sandbox, url: str) -> AsyncGenerator[str]:
+async def open_tunnel(box: Sandbox, url: str, port: int = _PORT) -> AsyncGenerator[str]:
     """Forward a port of the box to the server of this address, during the block; return the address in the box.
+
+    Args:
+        box: it has no other network.
+        url: of the server.
+        port: in the box.
 
     Raises:
         AgentFailedError: the box has no python3.
         SandboxError: the box was lost, or is too slow.
     """
-    tunnel = _Tunnel(box, url)
+    tunnel = _Tunnel(box, url, port)
     running = asyncio.create_task(tunnel.run())
     try:
         opened = asyncio.create_task(tunnel.is_open.wait())
@@ -44,16 +49,17 @@ async def open_tunnel(box: Sandbox, url: str) -> AsyncGenerator[str]:
             raise SandboxError(
                 f"sandbox {box.id}: its way to the gateway was not open in {_OPEN_SECONDS:g} s; try again"
             )
-        yield f"http://127.0.0.1:{_PORT}{urlsplit(url).path}"
+        yield f"http://127.0.0.1:{port}{urlsplit(url).path}"
     finally:
         running.cancel()
         await asyncio.wait({running})
 
 
 class _Tunnel:
-    def __init__(self, box: Sandbox, url: str) -> None:
+    def __init__(self, box: Sandbox, url: str, port: int) -> None:
         parts = urlsplit(url)
         self._box = box
+        self._inside = port
         self._host = parts.hostname or ""
         self._is_secure = parts.scheme == "https"
         self._port = parts.port or (443 if self._is_secure else 80)
@@ -61,7 +67,7 @@ class _Tunnel:
 
     async def run(self) -> None:
         """Serve until cancelled; a forwarder that a command of the box kills is started again."""
-        command = ["python3", "-I", "-c", _PROGRAM.read_text(encoding="utf-8"), str(_PORT)]
+        command = ["python3", "-I", "-c", _PROGRAM.read_text(encoding="utf-8"), str(self._inside)]
         while True:
             async with self._box.open(command, cwd="/") as process:
                 carrier = forwarder.Carrier(process.stdout, process.stdin, self._connect, self.is_open.set)

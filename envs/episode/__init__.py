@@ -2,4 +2,4 @@
 
 from agent_layer.lazy import face
 
-__getattr__, __all__ = face(__name__, {"episode": "play"})
+__getattr__, __all__ = face(__name__, {"episode": "play", "policy": "Policy"})

@@ -72,18 +72,10 @@ class Policy:
             ContextFullError: the prompt does not fit into the model's context.
             ModelCallError: the gateway refused, for example because the task's limits are reached.
         """
-        headers = {"Authorization": f"Bearer {self._rollout.api_key}", CALL_HEADER: call_id}
-        body: JsonObject = {"model": self._rollout.model or "policy", "messages": list(messages), **options}
+        body: JsonObject = {"messages": list(messages), **options}
         if self._tools:
             body["tools"] = self._tools
-        url = f"{self._rollout.base_url}/chat/completions"
-        async with self._client.post(url, json=body, headers=headers) as response:
-            received = await response.read()
-        if response.status != 200:
-            reason = received[:_MAX_ERROR_LENGTH].decode("utf-8", "replace")
-            kind = ContextFullError if CONTEXT_FULL in reason else ModelCallError
-            raise kind(f"model call {call_id}: the gateway answered {response.status} {reason}", response.status)
-        completion = msgspec.json.decode(received, type=_Completion)
+        completion = msgspec.json.decode(await self.complete(body, call_id), type=_Completion)
         choice, usage = completion.choices[0], completion.usage or _Usage()
         return Answer(
             call_id=call_id,
@@ -92,6 +84,26 @@ class Policy:
             num_sampled=usage.completion_tokens,
             is_cut=choice.finish_reason == "length",
         )
+
+    async def complete(self, body: JsonObject, call_id: str) -> bytes:
+        """Return the completion of a request, as JSON.
+
+        Args:
+            body: a chat-completions request; its model is the attempt's.
+            call_id: under which the call is recorded.
+
+        Raises: as ``ask``.
+        """
+        headers = {"Authorization": f"Bearer {self._rollout.api_key}", CALL_HEADER: call_id}
+        asked = {"model": self._rollout.model or "policy", **body}
+        url = f"{self._rollout.base_url}/chat/completions"
+        async with self._client.post(url, json=asked, headers=headers) as response:
+            received = await response.read()
+        if response.status != 200:
+            reason = received[:_MAX_ERROR_LENGTH].decode("utf-8", "replace")
+            kind = ContextFullError if CONTEXT_FULL in reason else ModelCallError
+            raise kind(f"model call {call_id}: the gateway answered {response.status} {reason}", response.status)
+        return received
 
 
 def _as_text(arguments: object) -> str:

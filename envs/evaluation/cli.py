@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.local import ReasoningParser, ToolParser
+from agent_layer.local import AllowNetwork, ImageMap, ReasoningParser, SharedVerifier, ToolParser, read_task_options
 from agent_layer.settings import Settings
 from agent_layer.view import link_to
 from envs.commands import CommandFlags, CommandOptions, as_arguments, take_command_flags
@@ -48,7 +48,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         list[str] | None,
         typer.Argument(
             metavar="AGENT TASKS",
-            help="AGENT as 'work' takes it; TASKS: a task set, TASKS.jsonl, or a folder of such files.",
+            help="AGENT as 'work' takes it; TASKS: a task set, TASKS.jsonl, a folder of such files or of Harbor tasks.",
         ),
     ] = None,
     *,
@@ -90,6 +90,9 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     price_in: Annotated[float | None, typer.Option(min=0, help="Dollars per million prompt tokens.")] = None,
     price_out: Annotated[float | None, typer.Option(min=0, help="Dollars per million sampled tokens.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List stored rounds.")] = False,
+    image_map: ImageMap = None,
+    allow_network: AllowNetwork = False,
+    shared_verifier: SharedVerifier = False,
     flags: CommandFlags,
     format_: Annotated[Format, typer.Option("--format", help="jsonl: the round, then each task.")] = "table",
 ) -> None:
@@ -110,6 +113,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         agent-layer eval tasks.jsonl --model ./Qwen2.5-0.5B --round small -- python agent.py
         agent-layer eval tasks.jsonl --harness codex --model ./Qwen2.5-0.5B
         agent-layer eval tasks.jsonl --model URL --workdir repo@HEAD --diff changes.patch -- claude -p "Mend the tests"
+        agent-layer eval my_agent:agent ./harbor-tasks --image-map ubuntu:24.04=/roots/ubuntu --model URL
         agent-layer eval --round small --resume
         agent-layer eval my_agent:agent --round small --resume --changed
         agent-layer eval --round large --against small --max-drop 0.02
@@ -158,7 +162,8 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         result = show_round(settings, name)
     else:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        result = evaluate(settings, request)
+        allowed = {"allow_network": allow_network, "shared_verifier": shared_verifier}
+        result = evaluate(read_task_options(settings, image_map, **allowed), request)
     comparison = None if against is None else compare_with(settings, result, against)
     _print_result(settings, result, comparison, against or "", format_)
     return _end(result, comparison, against, fail_below=fail_below, max_drop=max_drop)

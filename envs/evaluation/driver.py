@@ -18,7 +18,7 @@ import msgspec
 
 from agent_layer.dispatcher import Dispatcher, GroupState, RunState
 from agent_layer.errors import AgentFailedError, BadInputError, NotFoundError, NotWholeError
-from agent_layer.infra import SupervisedProcess, start_supervised
+from agent_layer.infra import ORPHAN_SECONDS, SupervisedProcess, start_supervised
 from agent_layer.schema import Task, make_trajectory_id
 from agent_layer.settings import Settings
 from envs.evaluation.figures.figures import MeasuredAttempt, collect_results
@@ -354,7 +354,8 @@ def start_worker(settings: Settings, one: Round, tasks: Sequence[Task], slots: i
     log = settings.dir.absolute() / "runs" / one.run / "worker.log"
     log.unlink(missing_ok=True)
     variables = settings.environment() | _WORKER_VARIABLES
-    worker = RoundWorker(start_supervised([sys.executable, "-m", "agent_layer.cli", *arguments], variables, log))
+    command = [sys.executable, "-m", "agent_layer.cli", *arguments]
+    worker = RoundWorker(start_supervised(command, variables, log, orphan_seconds=ORPHAN_SECONDS))
     try:
         worker.wait_ready(settings.start_seconds)
     except BaseException:

@@ -91,7 +91,7 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
     rounds = RoundStore(store.objects, settings.namespace)
     stored = _find_stored(rounds, request)
     if stored is not None and stored.state == "complete" and not request.redoes_changed:
-        _check_complete(request, stored)
+        _check_complete(settings, request, stored)
         return show_round(settings, stored.name)
     if stored is not None and stored.only_version is not None:
         raise BadInputError(
@@ -99,7 +99,7 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
             " with it where its weights still serve"
         )
     request = _complete(request, stored)
-    loaded, agent = _load(request, stored)
+    loaded, agent = _load(settings, request, stored)
     name = stored.name if stored else check_round_name(request.name or _make_name(loaded.source))
     lock = settings.dir.absolute() / "runs" / f"eval.{name}" / "lock"
     refusal = f"round {name!r}: another process runs it; wait for its end, or choose another name"
@@ -119,8 +119,8 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
             report_phase=view.set_phase,
             limit_cost=partial(_limit_cost, request, store, stored),
         ) as served:
-            if served.warning is not None:
-                view.say(f"warning: {served.warning}")
+            for warning in [*loaded.left_out, *([served.warning] if served.warning else [])]:
+                view.say(f"warning: {warning}")
             new_round = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:
                 new_round = _go_on(stored, new_round, view, redoes_changed=request.redoes_changed)
@@ -209,7 +209,7 @@ def _complete(request: EvalRequest, stored: Round | None) -> EvalRequest:
     return msgspec.structs.replace(request, **missing)
 
 
-def _check_complete(request: EvalRequest, stored: Round) -> None:  # kept: evaluate tells the steps
+def _check_complete(settings: Settings, request: EvalRequest, stored: Round) -> None:  # kept: evaluate tells the steps
     """Check what the caller named against a round that lacks nothing, without serving its model.
 
     Raises: BadInputError: it is another.
@@ -221,11 +221,11 @@ def _check_complete(request: EvalRequest, stored: Round) -> None:  # kept: evalu
         )
     named = _complete(request, stored)
     if request.tasks is not None:
-        loaded, agent = _load(named, stored)
+        loaded, agent = _load(settings, named, stored)
         check_same(stored, _make_round(stored.name, named, loaded, agent, stored.model))
 
 
-def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, EvaluatedAgent]:
+def _load(settings: Settings, request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, EvaluatedAgent]:
     """Read the tasks, and find the agent."""
     if request.tasks is None:
         raise BadInputError(
@@ -238,7 +238,7 @@ def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, Eval
         level=request.level or 0,
         limit=request.limit,
     )
-    loaded = load_tasks(source, stored.run if stored else "eval")
+    loaded = load_tasks(source, stored.run if stored else "eval", settings)
     if request.command:
         return loaded, describe_command(request.command, request.command_options)
     if target := request.agent or loaded.agent:

@@ -9,9 +9,10 @@ import msgspec
 from agent_layer.dispatcher import check_task, read_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, Task, content_hash, hash_input
+from agent_layer.settings import Settings
 from envs.evaluation.figures.figures import TaskRef
 from envs.evaluation.rounds import TaskSource
-from envs.tasksets import open_taskset
+from envs.tasksets import HarborTasks, open_taskset
 
 GENERATED_TASKS = 50
 """Tasks of a task set where the caller names no limit: a generated set has no end."""
@@ -25,14 +26,23 @@ class LoadedTasks(msgspec.Struct, frozen=True, kw_only=True):
     source: TaskSource
     agent: str | None = None
     """Agent that plays them where the caller names none."""
+    left_out: list[str] = []
+    """Tasks that cannot run here, with what they need."""
 
 
-def load_tasks(source: TaskSource, run: str) -> LoadedTasks:
+def load_tasks(source: TaskSource, run: str, settings: Settings | None = None) -> LoadedTasks:
     """Read the tasks of a source; all become tasks of split eval in this run.
+
+    Args:
+        source: a task set, a file, a folder of such files, or a folder of Harbor tasks.
+        run: of the round.
+        settings: what Harbor tasks find and may do; None: those of the environment.
 
     Raises: BadInputError: there is no such source, or a task in it cannot be queued.
     """
     path = Path(source.name)
+    if path.is_dir() and next(path.rglob("*.jsonl"), None) is None and next(path.rglob(_HARBOR_FILE), None) is not None:
+        return _read_harbor(source, run, settings)
     if path.is_dir():
         tasks = list(islice(_read_folder(path, run), source.limit))
         return LoadedTasks(tasks=tasks, source=source, agent=_common_agent(tasks))
@@ -105,11 +115,23 @@ def _read_taskset(source: TaskSource, run: str) -> LoadedTasks:
     return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent or None)
 
 
+def _read_harbor(source: TaskSource, run: str, settings: Settings | None) -> LoadedTasks:
+    taskset = HarborTasks(Path(source.name), settings)
+    found = taskset.read_tasks(source.limit)
+    tasks = [check_task(msgspec.structs.replace(task, run=run, split="eval")) for task in found]
+    named = msgspec.structs.replace(source, version=taskset.version)
+    left_out = [f"left out: {one}" for one in taskset.refused]
+    return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent, left_out=left_out)
+
+
 def _read_folder(folder: Path, run: str) -> Iterator[Task]:
     """Yield the tasks of all files below a folder, in order of their paths."""
     files = sorted(folder.rglob("*.jsonl"))
     if not files:
-        raise BadInputError(_explain_empty(folder))
+        raise BadInputError(
+            f"folder {folder}: expected files of tasks (*.jsonl) or Harbor tasks ({_HARBOR_FILE}), found none; name"
+            " another folder, a file or a task set"
+        )
     places: dict[str, Path] = {}
     for file in files:
         for task in read_tasks(file, run=run, split="eval"):
@@ -120,15 +142,6 @@ def _read_folder(folder: Path, run: str) -> Iterator[Task]:
                 )
             places[task.id] = file
             yield task
-
-
-def _explain_empty(folder: Path) -> str:
-    if next(folder.rglob(_HARBOR_FILE), None) is not None:
-        return (
-            f"folder {folder}: expected files of tasks (*.jsonl), found a Harbor directory ({_HARBOR_FILE}), which"
-            " cannot be evaluated yet; write its tasks as TASKS.jsonl, one JSON object on each line"
-        )
-    return f"folder {folder}: expected files of tasks (*.jsonl), found none; name another folder, a file or a task set"
 
 
 def _common_agent(tasks: list[Task]) -> str | None:

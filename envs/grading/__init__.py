@@ -8,7 +8,8 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "forgeries": "common_cheats",
+        "calling": "final_answer",
+        "forgeries": "common_answers common_cheats",
         "hidden_tests": "HiddenTests",
         "patches": "PatchScorer",
         "plain": "equal_values",
@@ -26,7 +27,7 @@ __getattr__, __all__ = face(
             " zero_scores"
         ),
         "judge_calls": "JUDGED JudgeCalls judge_run",
-        "plain": "ForgedJsonError",
+        "plain": "ForgedJsonError read_json",
         "prepared_box": "UnfitArtifactsError archive_files",
         "run": "ScoringRun",
         "scorer": "Judgement",

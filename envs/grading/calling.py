@@ -89,6 +89,17 @@ def has_shared_judge(scorer: object) -> bool:
     return getattr(scorer, "judge", "own") == "shared"
 
 
+def final_answer(trajectory: Trajectory, result: object) -> str:
+    """Return the text that an agent returned, else the last text of the policy; empty: there is none."""
+    if isinstance(result, str):
+        return result
+    for step in reversed(trajectory.steps):
+        content = (step.action.message or {}).get("content")
+        if step.role == "policy" and isinstance(content, str):
+            return content
+    return ""
+
+
 def only_reward(task: Task) -> str:
     """Return the name of the reward that a plain number is the score of."""
     return next(iter(task.rewards)) if len(task.rewards) == 1 else "reward"

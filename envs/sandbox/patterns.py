@@ -20,12 +20,14 @@ async def expand_patterns(list_folder: ListFolder, patterns: Sequence[str]) -> t
     """Return the paths that patterns stand for, and the patterns that stand for none.
 
     A name is a path of a file or folder; ``*``, ``?`` and ``[…]`` stand for letters of one name, ``**`` for any number
-    of folders. No link is followed or found: it would bring files that were not declared.
+    of folders. No link is followed or found: it would bring files that were not declared. An absolute path begins at
+    the root of the box, a relative one at its work directory.
     """
     search = _Search(list_folder)
     paths, missing = set[str](), list[str]()
     for pattern in patterns:
-        found = await search.find(".", [part for part in pattern.split("/") if part not in ("", ".")])
+        top = "/" if pattern.startswith("/") else "."
+        found = await search.find(top, [part for part in pattern.split("/") if part not in ("", ".")])
         paths |= found
         if not found:
             missing.append(pattern)
@@ -47,7 +49,7 @@ class _Search:
         first, rest = parts[0], parts[1:]
         found = await self.find(folder, rest) if first == "**" and rest else set[str]()
         for name, kind in (await self._list(folder)).items():
-            path = name if folder == "." else f"{folder}/{name}"
+            path = name if folder == "." else f"{folder.rstrip('/')}/{name}"
             if first == "**" and kind == "file":
                 found |= set() if rest else {path}
             elif first == "**":

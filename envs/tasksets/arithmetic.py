@@ -16,18 +16,9 @@ import msgspec
 import tracer
 from agent_layer.schema import JsonObject, Limits, RewardSpec, Split, Task, TaskView
 from envs.environment import ToolEnvironment
-from envs.grading import ScoringContext, Verdict
+from envs.grading import ScoringContext, Verdict, final_answer
 from envs.script import Script
-from envs.tasksets.generated import (
-    TaskKey,
-    choose_split,
-    list_keys,
-    play_script,
-    read_answer,
-    read_key,
-    read_line,
-    write_replies,
-)
+from envs.tasksets.generated import TaskKey, choose_split, list_keys, play_script, read_key, read_line, write_replies
 from envs.tools import calculator
 
 NAME: Final = "arithmetic"
@@ -36,7 +27,7 @@ VERSION: Final = "1"
 LEVELS: Final = range(4)
 _SOLVED: Final = "solved"
 _MAX_SIZE: Final = 10**9
-"""Of numerators and denominators of every value."""
+"""Largest numerator and denominator of a value."""
 _MAX_LENGTH: Final = 200
 """Characters of an answer."""
 _NUMBER: Final = re.compile(r"([+-]?)(\d+|\d{1,3}(?:,\d{3})+)(?:\.(\d+)| ?/ ?(\d+))?", re.ASCII)
@@ -56,18 +47,18 @@ _OPERATIONS: Final[Mapping[str, Callable[[Fraction, Fraction], Fraction]]] = {
     "{} % {}": lambda left, right: left % right,
     "gcd({}, {})": _greatest_divisor,
 }
-"""By how they are written, in the form of Python and of the calculator; easiest first."""
+"""Operations by their form in Python and in the calculator; easiest first."""
 
 
 class _Shape(NamedTuple):
     num_steps: int
     num_operations: int
-    """Of ``_OPERATIONS``, the first ones."""
+    """Number of ``_OPERATIONS`` that occur, easiest first."""
     max_number: int
 
 
 _SHAPES: Final = (_Shape(1, 2, 999), _Shape(3, 3, 99), _Shape(4, 4, 99), _Shape(7, 7, 999))
-"""By level."""
+"""Shapes by level."""
 
 
 class Step(NamedTuple):
@@ -90,7 +81,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     task: Task
     steps: Sequence[Step]
     values: Mapping[str, Fraction]
-    """By name, in the order of the steps."""
+    """Values by name, in the order of the steps."""
 
     @property
     def value(self) -> Fraction:
@@ -113,7 +104,7 @@ class ArithmeticScorer:
     async def score(self, context: ScoringContext) -> Verdict:
         """Judge the last answer of the policy, or the text that the agent returned."""
         expected = Fraction(str(cast("JsonObject", context.task.grading)["value"]))
-        found = read_number(read_answer(context))
+        found = read_number(final_answer(context.trajectory, context.result))
         evidence: JsonObject = {"expected": str(expected), "found": str(found)}
         return Verdict(scores={_SOLVED: float(found == expected)}, evidence=evidence)
 
@@ -173,7 +164,7 @@ class Arithmetic:
             f"Answer: {value}, {-value}",
             f"Answer: {value - 1} < x < {value + 1}",
             f"Answer: not {value}",
-            *(f"Answer: {one}" for one in _numbers_of(problem)),
+            *(f"Answer: {one}" for one in _list_wrong_values(problem)),
         ]
         results: list[object] = [{_SOLVED: 1.0}, 1.0, True, [str(value)], {"value": str(value)}, float("nan")]
         return [_answer(f"answer {text[:60]!r}", text) for text in dict.fromkeys(texts)] + [
@@ -210,7 +201,7 @@ def draw_problem(key: TaskKey) -> Problem:
     while True:
         steps, values = _draw_steps(_SHAPES[key.level], rng)
         problem = _make_problem(key, steps, values)
-        is_plain = abs(problem.value) < 2 or problem.value in _numbers_of(problem)
+        is_plain = abs(problem.value) < 2 or problem.value in _list_wrong_values(problem)
         if not is_plain and choose_split(cast("str", problem.task.input)) == key.split:
             return problem
 
@@ -244,13 +235,15 @@ def _apply(step: Step, values: Mapping[str, Fraction]) -> Fraction | None:
 
 def _make_problem(key: TaskKey, steps: Sequence[Step], values: Mapping[str, Fraction]) -> Problem:
     lines = [f"{step.name} = {step.write()}" for step in steps]
-    asked = f"What is {steps[-1].name}, exactly? The last line of your answer is 'Answer: ' and the value, such as 7/3."
+    question = (
+        f"What is {steps[-1].name}, exactly? The last line of your answer is 'Answer: ' and the value, such as 7/3."
+    )
     task = Task(
         id=key.id,
         run=NAME,
         split=key.split,
         task_type=NAME,
-        input="\n".join([*lines, asked]),
+        input="\n".join([*lines, question]),
         grading={"value": str(values[steps[-1].name])},
         scorer="envs.tasksets.arithmetic:ArithmeticScorer",
         rewards={_SOLVED: RewardSpec()},
@@ -261,7 +254,7 @@ def _make_problem(key: TaskKey, steps: Sequence[Step], values: Mapping[str, Frac
     return Problem(task=task, steps=steps, values=values)
 
 
-def _numbers_of(problem: Problem) -> list[Fraction]:
+def _list_wrong_values(problem: Problem) -> list[Fraction]:
     """Return the numbers that the task shows, and the values before the last, which are no answers."""
     shown = [Fraction(one) for step in problem.steps for one in step.operands if one.isdigit()]
     return [*shown, *(problem.values[step.name] for step in problem.steps[:-1]), Fraction(7, 3)]

@@ -12,9 +12,11 @@ from rich.table import Table
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import replace_file
+from agent_layer.local import AllowNetwork, ImageMap, SharedVerifier, read_task_options
 from agent_layer.schema import Split, Task
 from agent_layer.settings import Settings
-from envs.tasksets.gate.gate import GateOptions, check_taskset
+from envs.tasksets.folder_lines import read_lines
+from envs.tasksets.gate.gate import GateOptions, Progress, check_taskset
 from envs.tasksets.gate.screen import print_report, show_progress
 from envs.tasksets.gate.trainable import find_report, save_report, write_task_line
 from envs.tasksets.registry import list_taskset_names, open_taskset
@@ -70,11 +72,44 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
     if directories:
         return _write_directories(opened, list(tasks), file)
     lines = [write_task_line(task, opened) for task in tasks]
+    _write_lines(file, lines)
+    return typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
+
+
+def import_folder(  # noqa: PLR0913  # options of a command are its arguments
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A Harbor task, or a folder of them at any depth.")],
+    file: Annotated[Path, typer.Argument(help="TASKS.jsonl, for 'submit', 'eval' and 'train'.")] = Path("tasks.jsonl"),
+    *,
+    image_map: ImageMap = None,
+    allow_network: AllowNetwork = False,
+    shared_verifier: SharedVerifier = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+) -> None:
+    """Write Harbor tasks into a file, one JSON object on each line, and build their images.
+
+    What cannot run here is named on standard error, with what it needs, and left out. The directory stays where it is:
+    scorers read its tests there. 'eval' and 'submit' take the folder itself, too.
+
+    agent-layer tasksets import ./tasks tasks.jsonl --image-map ubuntu:24.04=/roots/ubuntu
+    """
+    settings = read_task_options(context.obj, image_map, allow_network=allow_network, shared_verifier=shared_verifier)
+    if file.exists() and not force:
+        raise BadInputError(f"tasks file {file}: expected a new file, found one; choose another name or use --force")
+    with show_progress("import") as tell:
+        subject = "tasks, and their images"
+        lines, left_out = read_lines(folder, settings, lambda done, total: tell(Progress(done, total, subject)))
+    _write_lines(file, lines)
+    for one in left_out:
+        typer.echo(f"left out: {one}", err=True)
+    typer.echo(f"{len(lines)} of {len(lines) + len(left_out)} tasks of {folder} in {file}")
+
+
+def _write_lines(file: Path, lines: list[bytes]) -> None:
     try:
         replace_file(file, lines, private=False)
     except OSError as error:
         raise BadInputError(f"tasks file {file}: cannot be written, {error.strerror}; choose another place") from error
-    return typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
 
 
 def _write_directories(taskset: TaskSet, tasks: Sequence[Task], folder: Path) -> None:

@@ -12,7 +12,6 @@ import tracer
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, Split, TaskView, content_hash
 from envs.env_context import Tool, make_context
-from envs.grading import ScoringContext
 from envs.script import Script
 
 _EVAL_SHARE: Final = 0.25
@@ -69,17 +68,6 @@ def read_key(task_id: str, taskset: str, levels: range) -> TaskKey:
 def choose_split(content: str) -> Split:
     """Return the only split that this content may be in, whatever the seed: a quarter of all is in ``eval``."""
     return "eval" if int(content_hash(content.encode())[:8], 16) < _EVAL_SHARE * 2**32 else "train"
-
-
-def read_answer(context: ScoringContext) -> str:
-    """Return what a scripted agent returned, else the last answer of the policy; empty: there is none."""
-    if isinstance(context.result, str):
-        return context.result
-    for step in reversed(context.trajectory.steps):
-        content = (step.action.message or {}).get("content")
-        if step.role == "policy" and isinstance(content, str):
-            return content
-    return ""
 
 
 def read_line(text: str, mark: str) -> str | None:

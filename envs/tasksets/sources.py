@@ -1,4 +1,4 @@
-"""Whatever brings tasks as a task set: a registered name, a module, or files of tasks."""
+"""Whatever brings tasks as a task set: a registered name, a module, files of tasks, or Harbor directories."""
 
 import importlib.util
 import re
@@ -67,12 +67,14 @@ class FileSet:
 
 
 def open_source(name: str) -> TaskSet:
-    """Return the task set of a name, ``module:attribute``, module, Python file, tasks file, or folder of tasks files.
+    """Return the task set of a name, ``module:attribute``, module, Python file, tasks file, or folder of tasks.
 
     Raises: BadInputError: there is none, or a module has several.
     """
     path = Path(name)
-    if (path.is_file() and path.suffix == ".jsonl") or (path.is_dir() and next(path.rglob("*.jsonl"), None)):
+    is_harbor = path.is_dir() and next(path.rglob("task.toml"), None) is not None  # its tests may be *.jsonl
+    is_lines = path.is_dir() and not is_harbor and next(path.rglob("*.jsonl"), None) is not None
+    if (path.is_file() and path.suffix == ".jsonl") or is_lines:
         return FileSet(path)
     if path.is_file() and path.suffix == ".py":
         return open_taskset(_name_attribute(name, _import_file(path)))

@@ -35,13 +35,13 @@ for number in $(seq 40); do
 done
 printf 'import unittest\nfrom part_3 import value_3\n\n\nclass Test(unittest.TestCase):\n' > test_parts.py
 printf '    def test_value(self):\n        self.assertEqual(value_3(2), 6)\n' >> test_parts.py
-cd .. && export GIT_CONFIG_GLOBAL=/dev/null
+cd .. && export GIT_CONFIG_GLOBAL=/dev/null && echo __pycache__/ > .gitignore
 git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm begin
 """
 ACTIONS = (
     "ls -la src | head -20",
     "git log --oneline | head -5",
-    "grep -rn 'return n' src | head -10",
+    "grep -rn 'return n' src | sort | head -10",
     "sed -n 1,40p src/part_7.py",
     "find . -name '*.py' -not -path './.git/*' | sort | head -30",
     "sed -i 's/Return n/Give n/' src/part_7.py",

@@ -20,7 +20,7 @@ def play(prompt: ScriptPrompt) -> JsonObject:
 @cache
 def _list_replies() -> dict[str, list[JsonObject]]:
     found: dict[str, list[JsonObject]] = {}
-    for name in ("arithmetic", "search", "repair", "terminal"):
+    for name in ("arithmetic", "search", "terminal"):
         taskset = open_taskset(name)
         for task in taskset.tasks(split="eval", level=LEVEL, count=NUM_TASKS):
             prompt = task.input if isinstance(task.input, str) else as_json_object(task.input)["prompt"]

@@ -4,6 +4,9 @@ torch and veRL take seconds to import, so they are imported inside tests: collec
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
+import os
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from io import BytesIO
@@ -161,3 +164,19 @@ def test_with_the_settings_of_a_users_main_ppo_verl_opens_one_prompt_in_place_of
 
     assert len(trainer._next_train_batch()) == 16
     assert len(trainer._next_train_batch(1)) == 1
+
+
+@pytest.mark.long  # imports Ray and veRL in a process of its own
+def test_the_plug_in_leaves_the_interface_of_gloo_alone_in_a_process_that_is_not_on_ray():
+    program = "import trainer_adapter.cluster.plugin, os; print(os.environ.get('GLOO_SOCKET_IFNAME'))"
+    variables = {name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"}
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=variables | {"AGENT_LAYER_RAY_LISTEN": "machine"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ended.stdout.split() == ["None"]

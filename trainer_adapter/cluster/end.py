@@ -20,12 +20,16 @@ class TrainerEnd(msgspec.Struct, frozen=True, kw_only=True):
     log_tail: str = ""
 
 
+def is_final(error: BaseException) -> bool:
+    """Return whether a run that ended with this error cannot go on by another start."""
+    return isinstance(error, AgentLayerError) and not isinstance(error, EngineError | UnreachableError)
+
+
 def write_end(directory: Path, error: BaseException) -> None:
     """Leave what ended a trainer to its launcher."""
-    is_final = isinstance(error, AgentLayerError) and not isinstance(error, EngineError | UnreachableError)
-    message = " ".join(str(error).split())
-    why = message if is_final else f"{type(error).__name__}: {message}"[:MAX_CHARACTERS]
-    (directory / END_FILE).write_bytes(msgspec.json.encode(TrainerEnd(why=why, is_final=is_final)))
+    message, final = " ".join(str(error).split()), is_final(error)
+    why = message if final else f"{type(error).__name__}: {message}"[:MAX_CHARACTERS]
+    (directory / END_FILE).write_bytes(msgspec.json.encode(TrainerEnd(why=why, is_final=final)))
 
 
 def read_end(directory: Path) -> TrainerEnd | None:

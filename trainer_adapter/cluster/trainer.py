@@ -29,14 +29,14 @@ from verl.utils.debug import marked_timer
 from verl.workers.rollout.llm_server import LLMServerManager
 
 from agent_layer.engines import open_engine_registry, remove_ended_engines
-from agent_layer.errors import AgentLayerError, EngineError
+from agent_layer.errors import EngineError
 from agent_layer.health import Restart, append_restart, restarts_path
 from agent_layer.infra import open_redis
 from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.cluster.bridge import Bridge, RunEnded, UpdateRequest
 from trainer_adapter.cluster.end import write_end
-from trainer_adapter.cluster.nodes.deaths import Death, act_on_death, wait_for_death
+from trainer_adapter.cluster.nodes.deaths import Cause, Death, act_on_death, wait_for_death
 from trainer_adapter.cluster.nodes.watch import ServerEnd, ServerProcesses, explain_end, join_by_machine
 from trainer_adapter.cluster.publisher import ClusterPublisher, RemoteUpdate
 from trainer_adapter.cluster.row_store import find_rows
@@ -56,8 +56,6 @@ from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher, c
 
 _LOOK_SECONDS = 0.5
 """Until a dead server is noticed, each call to it fails."""
-_CAUSE_SECONDS = 30.0
-"""From what either thread raises until the death behind it is known: a peer's broken connection comes first."""
 _END_SECONDS = 60.0
 """From the death of a part until this process ends, too, whatever veRL's thread still waits for."""
 
@@ -122,9 +120,8 @@ class ClusterTrainer(PPOTrainer):
         """Of the run; None: this process did none yet."""
         self._is_sending = False
         """Whether weights are on their way to the servers: veRL waits for ever for one that dies meanwhile."""
-        self._has_died = Event()
-        self._death: EngineError | None = None
-        """Of a part that nothing replaces: the launcher starts the whole trainer again."""
+        self._cause = Cause()
+        """Death of a part that nothing replaces: the launcher starts the whole trainer again."""
 
     def fit(self, agent_loop_manager: AgentLoopManager) -> None:
         """Train until the loop ends.
@@ -144,19 +141,20 @@ class ClusterTrainer(PPOTrainer):
             super().fit(agent_loop_manager)
             self._bridge.run_actions(until=lambda: False)
         except RunEnded:
-            self._wait_for_cause(self._failure)
+            if self._failure is not None:  # of an action that the loop asked of this thread, too
+                self._failure = self._cause.wait_behind(self._failure)
         except BaseException as error:
-            self._wait_for_cause(error)
-            self._bridge.fail(self._death or error)
-            if self._death is not None:
-                raise self._death from error
+            cause = self._cause.wait_behind(error)
+            self._bridge.fail(cause)
+            if cause is not error:
+                raise cause from error
             raise
         finally:
             is_over.set()
             self._fleet.remove()  # calls wait, for the servers of another start
             loop.join()
         if self._failure is not None:
-            raise self._death or self._failure
+            raise self._failure
 
     def on_init_end(self) -> None:
         """Wake the servers, with the first weights."""
@@ -242,11 +240,6 @@ class ClusterTrainer(PPOTrainer):
         clear_rows([*names, *slots.take_all()])
         return write_rows(request.batch, names, self.global_steps)
 
-    def _wait_for_cause(self, error: BaseException | None) -> None:
-        """Wait for the death behind an error, in veRL's thread or in an action that the loop asked of it."""
-        if error is not None and not isinstance(error, AgentLayerError):
-            self._has_died.wait(_CAUSE_SECONDS)
-
     def _watch_parts(self, parts: Sequence[ServerProcesses], is_over: Event) -> None:
         """End the workers, and then this process, once a part has died that nothing replaces.
 
@@ -256,12 +249,12 @@ class ClusterTrainer(PPOTrainer):
         looks = [self._look_at_servers, *(partial(_look_at, part) for part in parts)]
         if (death := wait_for_death(looks, lambda: is_over.wait(_LOOK_SECONDS))) is None:
             return
-        self._death = EngineError(f"{death.why}; the whole trainer starts again")
-        self._has_died.set()
+        error = EngineError(f"{death.why}; the whole trainer starts again")
+        self._cause.name(error)
         kills = (partial(ray.kill, worker) for worker in self.actor_rollout_wg.workers)
         act_on_death([partial(self._hold_calls, death.urls), *kills])
         if not is_over.wait(_END_SECONDS):
-            write_end(self._stop_path.parent, self._death)
+            act_on_death([partial(write_end, self._stop_path.parent, error)])  # a full disk keeps no process alive
             os._exit(1)
 
     def _look_at_servers(self) -> Death | None:
@@ -289,8 +282,8 @@ class ClusterTrainer(PPOTrainer):
 
         Raises: EngineError: they are not replaced, or died too often; the launcher starts the whole trainer again.
         """
-        if self._death is not None:
-            raise self._death
+        if self._cause.death is not None:
+            raise self._cause.death
         if self._fleet is None or not self._fleet.is_serving or not self.replaces_servers:
             return
         manager = self._servers

@@ -15,7 +15,7 @@ from redis import Redis
 
 from agent_layer.engines import ADAPTER_FILE, newest_policy, remove_ended_engines
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra import Keys, SupervisedProcess, hold_alone, open_redis, start_supervised
+from agent_layer.infra import ORPHAN_SECONDS, Keys, SupervisedProcess, hold_alone, open_redis, start_supervised
 from agent_layer.local import VllmServer, run_page, run_stack
 from agent_layer.settings import Settings
 from agent_layer.view import make_link
@@ -118,7 +118,7 @@ def run_job(
             stack = cleanup.enter_context(run_stack(settings, engine, report_phase=report_phase))
             settings, processes = stack.settings, processes | stack.processes
         work = ["work", "--slots", str(job.slots), *(job.command or [job.target])]
-        processes["worker"] = _start(work, settings, logs / "worker.log")
+        processes["worker"] = _start(work, settings, logs / "worker.log", ORPHAN_SECONDS)
         cleanup.callback(processes["worker"].stop)
         cleanup.callback(trainer.stop)
         yield RunningJob(settings=settings, trainer=trainer, processes=processes)
@@ -133,9 +133,12 @@ def open_page(settings: Settings, run: str, say: Callable[[str], None]) -> Gener
         yield
 
 
-def _start(arguments: list[str], settings: Settings, log: Path) -> SupervisedProcess:
+def _start(
+    arguments: list[str], settings: Settings, log: Path, orphan_seconds: float | None = None
+) -> SupervisedProcess:
     variables = settings.environment() | {"PYTHONWARNINGS": "ignore", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    return start_supervised([sys.executable, "-m", "agent_layer.cli", *arguments], variables, log)
+    command = [sys.executable, "-m", "agent_layer.cli", *arguments]
+    return start_supervised(command, variables, log, orphan_seconds=orphan_seconds)
 
 
 def _engine(settings: Settings, redis: Redis, job: Job) -> VllmServer | str:

@@ -75,8 +75,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Files of a box at one moment, content-addressed."""
 
     archive: bytes
-    """An uncompressed tar whose names are relative to ``spec.workdir``. Its content is the box's: extract it in boxes
-    only."""
+    """An uncompressed tar whose names are relative to ``spec.workdir``, or absolute. Its content is the box's: extract
+    it in boxes only."""
 
     @property
     def digest(self) -> str:
@@ -168,11 +168,15 @@ class Sandbox(Protocol):
         ...
 
     async def snapshot(self, paths: Sequence[str] = (".",)) -> Snapshot:
-        """Return these files and folders, which lie below the work directory."""
+        """Return these files and folders, which lie below the work directory.
+
+        Where the image is a root directory, absolute paths may lie anywhere, and keep their names. ``/`` is what
+        changed anywhere since the box began, with what is there no more: ``restore`` removes that.
+        """
         ...
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Add the files of a snapshot to the work directory, replacing those of the same names."""
+        """Add the files of a snapshot, replacing those of the same names."""
         ...
 
     async def fork(self) -> "Sandbox":

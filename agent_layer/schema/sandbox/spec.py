@@ -54,7 +54,8 @@ class SandboxSpec(Record, frozen=True, kw_only=True):
     image: str = HOST_IMAGE
     """``host``, a root directory, or an OCI reference; not every kind takes all three."""
     workdir: str = "/work"
-    """Absolute path in the box. Commands start there, relative paths begin there, and it is writable."""
+    """Absolute path in the box. Commands start there, relative paths begin there, and it is writable; ``/`` only where
+    the image is a root directory."""
     env: dict[str, str] = {}
     """Variables that commands get beside PATH, HOME, LANG, TMPDIR and USER. The host's variables never enter."""
     resources: Resources = Resources()
@@ -85,7 +86,7 @@ def check_spec(spec: SandboxSpec) -> SandboxSpec:
         raise BadInputError(
             f"sandbox: expected a positive {wrong[0]}, found {limits[wrong[0]]}; every resource has a limit"
         )
-    if not _is_plain(spec.workdir):
+    if not _is_plain(spec.workdir) and (spec.workdir != "/" or spec.image == HOST_IMAGE):
         raise BadInputError(f"sandbox: expected workdir as an absolute path such as /work, found {spec.workdir!r}")
     for place in spec.mounts:
         if not _is_plain(place) or place.split("/")[1] in _OWN_FOLDERS or _overlap(place, spec.workdir):

@@ -6,6 +6,7 @@ and exits with 1.
 
 import errno
 import fcntl
+import io
 import json
 import os
 import signal
@@ -13,16 +14,22 @@ import stat
 import sys
 import tarfile
 import termios
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
+from envs.sandbox.guest.counts import SocketMemory
 from envs.sandbox.guest.lockdown import Limits, limit_cpu, set_limits
 from envs.sandbox.guest.warm_python import find_snippet, run_snippet
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _CHUNK = 1 << 16
 _MAX_ENTRIES = 100_000
+_TREE = "/proc/tree"
+"""Member of an archive that lists everything that was there; no file of a box has this name."""
+_COVERED = ("/proc", "/sys", "/dev")
+"""What each box has of its own."""
 
 
 class Rules(NamedTuple):
@@ -34,11 +41,15 @@ class Rules(NamedTuple):
     limits: Limits
     watched_bytes: int | None
     """Memory of all processes together, beyond which they are killed; None: a cgroup limits it."""
+    max_watches: int | None
+    """Descriptors that all ``epoll`` together may watch, of the stock of the worker's user; None: it is another's."""
     give_up_rights: Callable[[], None]
     """What a child does before it runs anything."""
     kill_others: Callable[[], None]
     """Kill every process of the box but this one."""
     list_processes: Callable[[], Iterator[int]]
+    sockets: SocketMemory | None = None
+    """Sockets whose memory is watched too."""
     has_warm_python: bool = True
     """This interpreter is what commands of the box find as ``python3``."""
 
@@ -55,6 +66,7 @@ def run_job(fields: dict[str, object], rules: Rules) -> int:
     if fields["job"] == "exec":
         return _execute(fields, rules)
     os.chdir(rules.workdir)
+    fields["has_root"] = not rules.has_warm_python  # its own, with the interpreter of an image
     try:
         _FILE_JOBS[cast("str", fields["job"])](fields)
     except OSError as error:
@@ -139,17 +151,57 @@ def _pack(fields: dict[str, object]) -> None:
     with os.fdopen(os.dup(1), "wb") as output, tarfile.open(fileobj=output, mode="w|") as archive:
         for path in cast("list[str]", fields["paths"]):
             whole = os.path.realpath(path)
-            if whole != top and not whole.startswith(f"{top}/"):
+            if whole == "/" and fields["has_root"] and "/" in (path, top):
+                _add_changes(archive, cast("float", fields["began"]))
+            elif path.startswith("/") and fields["has_root"]:
+                _add(archive, whole)
+            elif f"{whole}/".startswith(f"{top.rstrip('/')}/"):
+                _add(archive, os.path.relpath(whole, top))
+            else:
                 raise OSError(errno.EXDEV, "not below the work directory")
-            _add(archive, os.path.relpath(whole, top))
 
 
-def _add(archive: tarfile.TarFile, path: str) -> None:
+def _add_changes(archive: tarfile.TarFile, began: float) -> None:
+    """Add the tree, and each file that changed since then, by the time that no user can set; with its own time."""
+    tree = list(_walk())
+    body = zlib.compress(json.dumps(tree).encode())
+    member = tarfile.TarInfo(_TREE)
+    member.size = len(body)
+    archive.addfile(member, io.BytesIO(body))
+    for path, mode in tree:
+        if mode is None and (about := os.lstat(path)).st_ctime >= began:
+            _add(archive, path, about.st_mtime)
+
+
+def _walk() -> Iterator[tuple[str, int | None]]:
+    """Yield everything in the box, with the permissions of folders; folders come before what they contain."""
+    folders = ["/"]
+    while folders:
+        folder = folders.pop()
+        names = list[str]()
+        with suppress(PermissionError):  # of the image's other users
+            if not os.access(folder, os.R_OK | os.X_OK):
+                os.chmod(folder, stat.S_IRWXU)
+            names = os.listdir(folder)
+        for name in sorted(names):
+            mode = os.lstat(path := os.path.join(folder, name)).st_mode
+            if stat.S_ISDIR(mode) and path not in _COVERED:
+                folders.append(path)
+                yield path, stat.S_IMODE(mode)
+            elif path not in _COVERED:
+                yield path, None
+
+
+def _add(archive: tarfile.TarFile, path: str, mtime: float = 0) -> None:
     member: tarfile.TarInfo | None = archive.gettarinfo(path, path)
     if not (member and (member.isreg() or member.isdir() or member.issym() or member.islnk())):
         return  # a socket, pipe or device
-    member.mtime, member.uid, member.gid, member.uname, member.gname = 0, 0, 0, "", ""
+    if path.startswith("/"):
+        member.name, member.linkname = path, f"/{member.linkname}" if member.islnk() else member.linkname
+    member.mtime, member.uid, member.gid, member.uname, member.gname = mtime, 0, 0, "", ""
     if member.isreg():
+        if not member.mode & stat.S_IRUSR:
+            os.chmod(path, member.mode | stat.S_IRUSR)
         with open(path, "rb") as content:
             archive.addfile(member, content)
         return
@@ -163,11 +215,27 @@ def _unpack(_: dict[str, object]) -> None:
     with os.fdopen(os.dup(0), "rb") as source, tarfile.open(fileobj=source, mode="r|") as archive:
         archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # the box is what contains it
         for member in archive:
+            if member.name == _TREE and (content := archive.extractfile(member)) is not None:
+                _match_tree(dict(json.loads(zlib.decompress(content.read()))))
+                continue
             member.uid, member.gid = os.getuid(), os.getgid()
             if not member.isdir():
                 with suppress(FileNotFoundError, IsADirectoryError):
                     os.unlink(member.name)  # or a link there would decide which file is written
             archive.extract(member, ".", numeric_owner=True)
+
+
+def _match_tree(tree: dict[str, int | None]) -> None:
+    """Remove what a tree does not have, and make its folders."""
+    for path, mode in reversed([*_walk()]):
+        if path not in tree or (tree[path] is None) != (mode is None):
+            with suppress(OSError):  # of the image's other users, or a place of a mount
+                os.unlink(path) if mode is None else os.rmdir(path)
+    for path, mode in tree.items():
+        if mode is not None:
+            with suppress(OSError):
+                os.makedirs(path, exist_ok=True)
+                os.chmod(path, mode)
 
 
 _FILE_JOBS: Final[dict[str, Callable[[dict[str, object]], None]]] = {

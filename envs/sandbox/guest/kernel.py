@@ -4,6 +4,7 @@ import ctypes
 import os
 import platform
 import signal
+import socket
 from typing import Final
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER = 0x20000, 0x4000000, 0x8000000, 0x10000000
@@ -12,7 +13,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 4096, 8192, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
-CAP_KILL, CAP_SETGID, CAP_SETUID = 5, 6, 7
+CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_PTRACE = 5, 6, 7, 19
 _LAST_CAPABILITY: Final = 63
 _CLONE_PIDFD: Final = 0x1000
 _MNT_DETACH: Final = 2
@@ -21,8 +22,8 @@ _CAPABILITY_VERSION: Final = 0x20080522
 
 MACHINE: Final = platform.machine()
 _NUMBERS: Final = {
-    "x86_64": {"pivot_root": 155, "clone": 56, "seccomp": 317, "capset": 126},
-    "aarch64": {"pivot_root": 41, "clone": 220, "seccomp": 277, "capset": 91},
+    "x86_64": {"pivot_root": 155, "clone": 56, "seccomp": 317, "capget": 125, "capset": 126},
+    "aarch64": {"pivot_root": 41, "clone": 220, "seccomp": 277, "capget": 90, "capset": 91},
 }
 """Numbers of system calls that C libraries have no function for; later ones are the same on every machine."""
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
@@ -62,6 +63,23 @@ def prctl(option: int, value: int, what: str) -> None:
 def unshare(flags: int) -> None:
     """Move this process into new namespaces."""
     _checked(_libc.unshare(flags), "unshare")
+
+
+def enter_user_namespace(user: int, proc: str = "/proc") -> None:
+    """Move this process into a user namespace of its own, whose only user is this process's; needs no privileges.
+
+    The user that makes a user namespace has every capability over what belongs to it, without holding any. So a process
+    that must have none over the other namespaces of a box is in a user namespace that is no parent of theirs.
+
+    Args:
+        user: its number inside.
+        proc: where the kernel's view of processes can be written.
+    """
+    users = f"{user} {os.geteuid()} 1", f"{user} {os.getegid()} 1"
+    unshare(CLONE_NEWUSER)
+    for name, text in zip(("setgroups", "uid_map", "gid_map"), ("deny", *users), strict=True):
+        with open(f"{proc}/self/{name}", "w", encoding="utf-8") as file:  # others are imported, from an image here
+            file.write(text)
 
 
 def clone(flags: int) -> tuple[int, int]:
@@ -160,20 +178,18 @@ def set_host_name(name: str) -> None:
     _checked(_libc.sethostname(name.encode(), ctypes.c_size_t(len(name))), "sethostname")
 
 
-def raise_loopback(descriptor: int) -> None:
-    """Bring up ``lo`` in this network namespace.
-
-    Args:
-        descriptor: any socket of the internet family.
-    """
+def raise_loopback() -> None:
+    """Bring up ``lo`` in this network namespace."""
     request = ctypes.create_string_buffer(b"lo".ljust(16, b"\0") + _IFF_UP_AND_RUNNING.to_bytes(2, "little"), 40)
-    _checked(_libc.ioctl(descriptor, ctypes.c_ulong(_SIOCSIFFLAGS), request), "ifconfig lo up")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        _checked(_libc.ioctl(any_socket.fileno(), ctypes.c_ulong(_SIOCSIFFLAGS), request), "ifconfig lo up")
 
 
 def keep_capabilities(kept: tuple[int, ...]) -> None:
-    """Drop all other capabilities of this process; programs that it executes can gain none."""
-    mask = sum(1 << one for one in kept)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    """Drop all capabilities of this process but those of these that it has; programs that it executes can gain none."""
+    header, data = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    _syscall("capget", _number("capget"), header, data)
+    mask = sum(1 << one for one in kept) & data[1]
     data = (ctypes.c_uint32 * 6)(mask, mask, 0, 0, 0, 0)  # effective, permitted, inheritable; then the higher bits
     _syscall("capset", _number("capset"), header, data)
 

@@ -44,14 +44,16 @@ class Limits(NamedTuple):
 
 
 _STARTING_CHILDREN = (kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID)
+_COUNTING_CHILDREN = (kernel.CAP_SYS_PTRACE,)
+"""To see what children of the same user hold that are not dumpable. They have none, and so may neither look into the
+server nor change how it is scheduled."""
 
 
-def seal_server(writable: list[str], kept: tuple[int, ...] = _STARTING_CHILDREN) -> list[str]:
+def seal_server(writable: list[str]) -> list[str]:
     """Lock this process and all its future children down, except what starting children takes.
 
     Args:
         writable: directories that stay writable.
-        kept: capabilities that starting children takes; none where they have this process's user.
 
     Returns: what this kernel has no means for.
     """
@@ -60,7 +62,7 @@ def seal_server(writable: list[str], kept: tuple[int, ...] = _STARTING_CHILDREN)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
     if not _restrict_by_landlock(writable):
         missing.append("landlock")
-    kernel.keep_capabilities(kept)
+    kernel.keep_capabilities(_COUNTING_CHILDREN if os.getuid() else _STARTING_CHILDREN)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
     kernel.install_filter(FILTER)
     return missing

@@ -14,7 +14,15 @@ from contextlib import suppress
 from typing import cast
 
 from envs.sandbox.guest import kernel
-from envs.sandbox.guest.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES, add_mount, make_owned, make_workdir
+from envs.sandbox.guest.skeleton import (
+    HOST_FILES,
+    HOST_LINKS,
+    ROOT_FILES,
+    add_mount,
+    limit_socket_buffers,
+    make_owned,
+    make_workdir,
+)
 
 _TOP = "/tmp"
 _OWN, _BUNDLE, _ROOT, _STATE, _LOG = (f"{_TOP}/{name}" for name in ("own", "bundle", "root", "state", "log"))
@@ -22,7 +30,8 @@ _UPPER, _SCRATCH, _IMAGE = f"{_OWN}/upper", f"{_OWN}/scratch", f"{_TOP}/image"
 _FOLDERS = ("dev", "etc", "proc", "run", "tmp", "usr")
 _CONNECTION, _PROGRAMS = 3, 4
 """Descriptors of the container's first process."""
-_NAMESPACES = ("pid", "mount", "network", "ipc", "uts")
+_NAMESPACES = ("pid", "mount", "ipc", "uts")
+"""Those that the runtime makes; the network's is this process's own, where it can still set limits."""
 _KEPT = ("CAP_KILL", "CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 _TO_MAP_ROOT = "CAP_SETFCAP"
 """Which making a user namespace takes in which root of this one has another number."""
@@ -51,6 +60,9 @@ def run_container(
     """
     workdir, user = cast("str", config["workdir"]), cast("int", config["user"])
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.unshare(kernel.CLONE_NEWNET)
+    kernel.raise_loopback()
+    limit_socket_buffers("/proc")
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("tmpfs", _TOP, "tmpfs", flags, "size=4m,mode=755")
     for folder in (_OWN, _BUNDLE, _ROOT, _STATE):

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, cast
 
+from envs.sandbox.guest.counts import count_watches, resident_bytes
 from envs.sandbox.guest.jobs import Rules, become_user, run_job
 from envs.sandbox.guest.packets import MAX_PACKET_LENGTH, Packet, receive_packet, send_packet
 from envs.sandbox.guest.warm_python import rehearse
@@ -31,10 +32,11 @@ from envs.sandbox.guest.warm_python import rehearse
 _DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a shell may have had this process's ancestors ignore."""
 _WATCH_SECONDS = 0.1
+_CLOCK_SECONDS = 0.02
+"""Clocks of files lag behind by a tick."""
 _KILLED_FIRST = b"1000"
 """Score with which the kernel kills a process for memory before any other."""
 _MAX_REAP_SECONDS = 2.0
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class _Job(NamedTuple):
@@ -55,13 +57,14 @@ class Server:
     def __init__(self, end: socket.socket, rules: Rules, oom_score: int) -> None:
         self._end = end
         self._rules = rules
+        self._began = time.time() - _CLOCK_SECONDS
         self._jobs: dict[int, _Job] = {}
         """By process id."""
         self._is_clean = True
         """No command has run, so that none has left anything."""
         self._spare: int | None = None
         self._spare_end: socket.socket | None = None
-        self._base_bytes = _resident_bytes(os.getpid())
+        self._base_bytes = resident_bytes(os.getpid())
         self._oom_score = oom_score
         self._own_score = os.read(oom_score, 8)
         self._exits, self._exits_writer = os.pipe()
@@ -82,12 +85,12 @@ class Server:
         poll.register(self._end, select.POLLIN)
         poll.register(self._exits, select.POLLIN)
         while True:
-            is_watching = self._jobs and self._rules.watched_bytes is not None
+            is_watching = self._jobs and (self._rules.watched_bytes, self._rules.max_watches) != (None, None)
             ready = {descriptor for descriptor, _ in poll.poll(_WATCH_SECONDS * 1000 if is_watching else None)}
             if self._exits in ready:
                 self._reap()
             if is_watching:
-                self._watch_memory()
+                self._watch()
             if self._end.fileno() in ready:
                 packet = receive_packet(self._end)
                 if packet is None:
@@ -110,6 +113,7 @@ class Server:
     def _start(self, fields: dict[str, object], descriptors: list[int]) -> None:
         number = cast("int", fields["id"])
         is_command = fields["job"] == "exec"
+        fields["began"] = self._began
         try:
             pid = self._use_spare(fields, descriptors) if is_command else None
             pid = pid or self._fork(lambda: _run(fields, descriptors, self._rules))
@@ -211,10 +215,16 @@ class Server:
             used += usage.ru_utime + usage.ru_stime
         return used
 
-    def _watch_memory(self) -> None:  # kept: serve names what it does
-        """Kill all children when the memory of their processes passes the limit."""
-        used = sum(max(0, _resident_bytes(pid) - self._base_bytes) for pid in self._rules.list_processes())
-        if used > (self._rules.watched_bytes or 0):
+    def _watch(self) -> None:  # kept: serve names what it does
+        """Kill all children when their processes together pass a limit that nothing else counts."""
+        rules, num_watches = self._rules, 0
+        used = 0 if rules.sockets is None else rules.sockets.count_bytes()
+        for pid in rules.list_processes():
+            used += max(0, resident_bytes(pid) - self._base_bytes)
+            if rules.max_watches is not None and num_watches <= rules.max_watches:
+                num_watches += count_watches(pid, rules.max_watches)
+        is_full = rules.watched_bytes is not None and used > rules.watched_bytes
+        if is_full or (rules.max_watches is not None and num_watches > rules.max_watches):
             for pid, job in self._jobs.items():
                 job.killed_for_memory.append(used)
                 _kill_group(pid)
@@ -238,15 +248,6 @@ def _kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
-
-
-def _resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process, which it shares in part with the process that forked it; 0: it ended."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as sizes:
-            return int(sizes.read().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
 
 
 def open_oom_score() -> int:

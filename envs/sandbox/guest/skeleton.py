@@ -14,6 +14,8 @@ WRITABLE = "/run"
 """File system of a box's own; parts of it appear in other places."""
 IMAGE = "/image"
 USER = 1000
+SOCKET_BUFFERS = {"tcp_rmem": "4096 65536 131072", "tcp_wmem": "4096 16384 65536"}
+"""Smallest, first and largest buffer in bytes; the machine may allow 32 MB, which cgroups of version 1 do not count."""
 HOST_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _FOLDERS = ("dev", "dev/shm", "etc", "old", "proc", "run", "tmp", "usr")
@@ -160,9 +162,20 @@ def make_writable(workdir: str, disk_mb: int, files: int, *, user: int) -> dict[
     kernel.mount("tmpfs", WRITABLE, "tmpfs", flags, f"size={disk_mb}m,nr_inodes={files},mode=755")
     sources: dict[str, str] = {}
     for place, mode in ((workdir, 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777)):
-        sources[place] = f"{WRITABLE}/{place.strip('/').replace('/', '-')}"
+        sources[place] = f"{WRITABLE}/{place.strip('/').replace('/', '-') or 'top'}"
         make_owned(sources[place], mode, user)
     return sources
+
+
+def limit_socket_buffers(proc: str) -> None:
+    """Bound what each TCP socket of this network namespace can hold unread, as far as the machine lets it.
+
+    Args:
+        proc: where the kernel's settings can be written.
+    """
+    for name, sizes in SOCKET_BUFFERS.items():
+        with suppress(OSError), open(f"{proc}/sys/net/ipv4/{name}", "w", encoding="utf-8") as file:
+            file.write(sizes)
 
 
 def make_owned(path: str, mode: int, user: int) -> None:

@@ -1,6 +1,7 @@
-"""Entry of the archive: ``python3 ARCHIVE ROLE DESCRIPTOR CONFIG`` or ``python3 ARCHIVE container SOCKET``.
+"""Entry of the archive: ``python3 ARCHIVE ROLE DESCRIPTOR`` or ``python3 ARCHIVE container SOCKET``.
 
-DESCRIPTOR is that of a socket to the worker, SOCKET its path or descriptor. CONFIG is a JSON object:
+DESCRIPTOR is that of a socket to the worker, SOCKET its path or descriptor. The first packet says the rest, which no
+command line shows: a snippet that the zygote's child runs has that of the zygote.
 
     zygote   {"outside_user": first of a range of users or null, "hidden": […], "image": path or null, "mounts": […], …}
     server   {"workdir": …, "variables": {…}, "limits": {…}, "watched_bytes": …, "left": […]}
@@ -8,7 +9,6 @@ DESCRIPTOR is that of a socket to the worker, SOCKET its path or descriptor. CON
     reaper   {"daemon": path, "label": …, "left": […]}
 """
 
-import json
 import os
 import signal
 import socket
@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import cast
 
 from envs.sandbox.guest import kernel
+from envs.sandbox.guest.counts import SocketMemory
 from envs.sandbox.guest.jobs import Rules
 from envs.sandbox.guest.keeper import (
     end_everything,
@@ -46,9 +47,10 @@ def main() -> None:
     if role == "container":
         _serve_container(sys.argv[2])
         os._exit(0)
-    descriptor, text = sys.argv[2:]
-    end = socket.socket(fileno=int(descriptor))
-    config = cast("dict[str, object]", json.loads(text))
+    end = socket.socket(fileno=int(sys.argv[2]))
+    if (packet := receive_packet(end)) is None:
+        return
+    config = packet.fields
     kept = sorted({end.fileno(), cast("int", config.get("programs", end.fileno()))})
     for first, behind in zip((2, *kept), (*kept, os.sysconf("SC_OPEN_MAX")), strict=True):
         os.closerange(first + 1, behind)
@@ -73,7 +75,6 @@ def _run_zygote(end: socket.socket, config: dict[str, object], left: list[str]) 
     mounts = _open_mounts(end, cast("list[str]", config["mounts"]), outside)
 
     def serve() -> None:
-        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
         _become_root(handshake)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1, "dumpable")  # or it could not map the users of boxes
         serve_zygote(end, "/tmp", cast("list[str]", config["hidden"]), image, mounts)
@@ -95,7 +96,6 @@ def _run_oci(end: socket.socket, config: dict[str, object], left: list[str]) -> 
 
     def serve() -> None:
         report = socket.fromfd(end.fileno(), socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
         _become_root(handshake)
         root = os.open(image, os.O_PATH) if tree is None and image is not None else tree
         try:
@@ -112,15 +112,14 @@ def _run_oci(end: socket.socket, config: dict[str, object], left: list[str]) -> 
 
 
 def _become_root(handshake: "_Handshake | None") -> None:
-    """Have the users of this process's new namespace mapped, and become its root."""
+    """Become root of a user and a mount namespace of this process's own."""
     if handshake is None:
-        for name, text in (("setgroups", "deny"), ("uid_map", "0 {} 1"), ("gid_map", "0 {} 1")):  # as anyone may
-            outside = _OUTSIDE[name]
-            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                file.write(text.format(outside))
+        kernel.enter_user_namespace(0)
     else:
+        kernel.unshare(kernel.CLONE_NEWUSER)
         handshake.ask()
         os.setgroups([])
+    kernel.unshare(kernel.CLONE_NEWNS)
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "parent death signal")  # changing users cleared it
@@ -221,10 +220,6 @@ def _clone_mapped(image: str, first_user: int) -> int:
         os.waitpid(holder, 0)
 
 
-_OUTSIDE = {"setgroups": 0, "uid_map": os.geteuid(), "gid_map": os.getegid()}
-"""Read before the user namespace is entered, where they have no number."""
-
-
 def _reporting(end: socket.socket, serve: Callable[[], None]) -> Callable[[], None]:
     """Return a function whose error reaches the worker."""
 
@@ -251,6 +246,7 @@ def _serve_alone(end: socket.socket, config: dict[str, object]) -> None:
         variables=cast("dict[str, str]", config["variables"]),
         limits=Limits(**cast("dict[str, int]", config["limits"])),
         watched_bytes=cast("int | None", config["watched_bytes"]),
+        max_watches=None,
         give_up_rights=lambda: protect_from_signals(above),
         kill_others=kill_descendants,
         list_processes=lambda: list_descendants(os.getpid()),
@@ -282,18 +278,19 @@ def _serve_container(address: str) -> None:
         variables=cast("dict[str, str]", fields["variables"]),
         limits=Limits(**cast("dict[str, int]", fields["limits"])),
         watched_bytes=cast("int | None", fields["watched_bytes"]),
+        max_watches=cast("int | None", fields["max_watches"]),
         give_up_rights=lambda: give_up_rights(user),
         kill_others=kill_others,
         list_processes=list_processes,
+        sockets=None if fields["watched_bytes"] is None else SocketMemory(),
         has_warm_python=not fields["has_image"],
     )
     oom_score = open_oom_score()
     try:
-        if fields.get("is_alone"):
-            _become_other(user)
+        if fields.get("is_alone"):  # the runtime's container has root only
+            kernel.enter_user_namespace(user)
         os.chdir(rules.workdir)
-        kept = () if user == os.getuid() else (kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID)
-        missing = seal_server(cast("list[str]", fields["writable"]), kept)
+        missing = seal_server(cast("list[str]", fields["writable"]))
     except OSError as error:
         send_packet(end, {"error": describe_error(error)})
         return
@@ -308,11 +305,3 @@ def _connect(address: str) -> socket.socket:
     end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     end.connect(address)
     return end
-
-
-def _become_other(user: int) -> None:  # kept: why stands in its docstring
-    """Appear as a user without privileges, in a namespace that has no other: the runtime's container has root only."""
-    kernel.unshare(kernel.CLONE_NEWUSER)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} 0 1"), ("gid_map", f"{user} 0 1")):
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-            file.write(text)

@@ -20,11 +20,12 @@ from typing import NoReturn, cast
 
 from envs.sandbox.guest import kernel
 from envs.sandbox.guest.bubblewrap import enter_session
+from envs.sandbox.guest.counts import SocketMemory
 from envs.sandbox.guest.jobs import Rules
 from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
 from envs.sandbox.guest.packets import Packet, describe_error, receive_packet, send_packet
 from envs.sandbox.guest.server import Server, kill_others, list_processes, open_oom_score
-from envs.sandbox.guest.skeleton import build_skeleton, enter_box
+from envs.sandbox.guest.skeleton import build_skeleton, enter_box, limit_socket_buffers
 
 _WARM = (
     *("argparse", "ast", "base64", "bisect", "collections", "contextlib", "copy", "csv", "dataclasses", "datetime"),
@@ -102,8 +103,9 @@ def _become_box(zygote_end: socket.socket, box_end: int, mapped: int, config: di
         end = socket.socket(fileno=box_end)
         try:
             if os.read(mapped, 1) and receive_packet(end) is not None:
-                oom_score = open_oom_score()
-                rules = _set_up(config)
+                oom_score, proc = open_oom_score(), os.open("/proc", os.O_PATH | os.O_CLOEXEC)
+                rules = _set_up(config, f"/proc/self/fd/{proc}")
+                os.close(proc)
                 writable = (
                     ["/"] if config.get("has_image") else [cast("str", config["workdir"]), "/tmp", "/dev/shm", "/run"]
                 )
@@ -117,28 +119,39 @@ def _become_box(zygote_end: socket.socket, box_end: int, mapped: int, config: di
         os._exit(code)  # the kernel kills all other processes of the box
 
 
-def _set_up(config: dict[str, object]) -> Rules:
+def _set_up(config: dict[str, object], proc: str) -> Rules:
+    """Make what is the box's own, as its root.
+
+    Args:
+        config: of the box.
+        proc: where the kernel's view of processes and settings can be written; the box's own is read-only.
+    """
     os.setsid()
-    root, user = cast("list[list[int]]", config["users"])[0][0], cast("int", config["user"])
-    os.setresgid(root, root, root)
-    os.setresuid(root, root, root)
+    user, is_alone = cast("int", config["user"]), bool(config["is_alone"])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "parent death signal")  # after what would clear it
     workdir, disk_mb = cast("str", config["workdir"]), cast("int", config["disk_mb"])
     files, has_image = cast("int", config["files"]), bool(config.get("has_image"))
+    owner = 0 if is_alone else user
     if "bubblewrap" in config:
         program, mounts = cast("str", config["bubblewrap"]), cast("list[str]", config["mounts"])
-        enter_session(program, workdir, disk_mb, files, user=user, has_image=has_image, mounts=mounts)
+        enter_session(program, workdir, disk_mb, files, user=owner, has_image=has_image, mounts=mounts)
     else:
-        enter_box(workdir, disk_mb, files, user=user)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            kernel.raise_loopback(any_socket.fileno())
+        enter_box(workdir, disk_mb, files, user=owner)
+        kernel.raise_loopback()
+    limit_socket_buffers(proc)
+    if is_alone:
+        kernel.enter_user_namespace(user, proc)
     return Rules(
         workdir=workdir,
         variables=cast("dict[str, str]", config["variables"]),
         limits=Limits(**cast("dict[str, int]", config["limits"])),
         watched_bytes=cast("int | None", config["watched_bytes"]),
+        max_watches=cast("int | None", config["max_watches"]),
         give_up_rights=lambda: give_up_rights(user),
         kill_others=kill_others,
         list_processes=list_processes,
+        sockets=None if config["watched_bytes"] is None else SocketMemory(),
         has_warm_python=not has_image,
     )

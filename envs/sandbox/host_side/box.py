@@ -28,7 +28,7 @@ from agent_layer.schema.sandbox import (
     SandboxSpec,
     Snapshot,
 )
-from envs.sandbox.host_side.cgroups import CgroupUsage
+from envs.sandbox.host_side.cgroups import Cgroup, CgroupUsage
 from envs.sandbox.host_side.connection import BoxConnection, BoxReply
 from envs.sandbox.host_side.ending import BoxWatch, judge_end
 from envs.sandbox.host_side.live import MAX_CPU_SECONDS, LiveProcess, ProcessEnds
@@ -53,8 +53,9 @@ class BoxHandle(Protocol):
         """Kill every process of the box, and remove everything else."""
         ...
 
-    def usage(self) -> CgroupUsage:
-        """Return what the box has used so far."""
+    @property
+    def cgroup(self) -> Cgroup | None:
+        """What limits the box, and counts what it uses; None: nothing does, or this machine does not show it."""
         ...
 
 
@@ -70,7 +71,10 @@ class ServedSandbox:
         self.owner = owner
         self._connection = connection
         self._life = life
-        self._watch = BoxWatch(box=box_id, before=life.usage(), memory_mb=spec.resources.memory_mb)
+        limits = spec.resources
+        self._watch = BoxWatch(
+            box=box_id, before=self._usage(), memory_mb=limits.memory_mb, max_processes=limits.processes
+        )
         connection.on_lost = lambda: self._note_end("gone")
         self.ended: EndOfBox | None = None
         """Why it ended before it was closed; None: it has not."""
@@ -109,7 +113,7 @@ class ServedSandbox:
         with self._running_command() as before:
 
             def judge(outcome: Outcome) -> ExecResult:
-                return self._make_result(outcome, MAX_CPU_SECONDS, before, self._life.usage())
+                return self._make_result(outcome, MAX_CPU_SECONDS, before, self._usage())
 
             ends = ProcessEnds(judge, self._kill)
             process = await LiveProcess.start(self._connection, command, ends, pty=pty)
@@ -233,17 +237,20 @@ class ServedSandbox:
 
     async def _kill(self, number: int, reply: asyncio.Future[BoxReply]) -> None:
         """Have a child killed; a server that cannot is ended with its box."""
-        cpu_before = self._life.usage().cpu_seconds
+        at_kill = self._usage()
         self._connection.send({"kill": number})
         await asyncio.wait({reply}, timeout=_KILL_SECONDS)
         if not reply.done():
-            self._note_end("stuck", cpu_before)
+            self._note_end("stuck", at_kill)
             await self.close()
 
     @contextmanager
     def _running_command(self) -> Generator[CgroupUsage]:
         """Context manager for a command of the box's user; yields what the box had used when it began."""
-        watch, before = self._watch, self._life.usage()
+        watch, cgroup = self._watch, self._life.cgroup
+        if cgroup is not None and not watch.num_running:
+            cgroup.forget_peak()
+        before = self._usage()
         if not watch.num_running:
             watch.before = before
         watch.num_running += 1
@@ -251,18 +258,23 @@ class ServedSandbox:
             yield before
         finally:
             watch.num_running -= 1
-            watch.latest = self._life.usage()
+            watch.latest = self._usage()
             if not watch.num_running:
                 watch.before = watch.latest
+
+    def _usage(self) -> CgroupUsage:
+        return CgroupUsage() if self._life.cgroup is None else self._life.cgroup.usage()
 
     def _make_result(self, outcome: Outcome, cpu_seconds: int, before: CgroupUsage, after: CgroupUsage) -> ExecResult:
         memory_mb = self.spec.resources.memory_mb
         return make_result(outcome, cpu_seconds, memory_mb, before, after, ended=self.ended)
 
-    def _note_end(self, how: Literal["gone", "stuck"], cpu_before: float | None = None) -> None:
+    def _note_end(self, how: Literal["gone", "stuck"], at_kill: CgroupUsage | None = None) -> None:
         if self.ended is None and self._ending is None:
             cpu_limit = _KILL_SECONDS * min(self.spec.resources.cpus, os.cpu_count() or 1)
-            self.ended = judge_end(self._watch, self._life.usage(), how, cpu_before=cpu_before, cpu_limit=cpu_limit)
+            self.ended = judge_end(
+                self._watch, self._usage(), how, at_kill=at_kill or CgroupUsage(), cpu_limit=cpu_limit
+            )
 
 
 def _command(

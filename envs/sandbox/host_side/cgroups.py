@@ -21,6 +21,8 @@ _OPTIONAL: Final = ("cpu", "cpuacct")
 _PERIOD_US: Final = 100_000
 _OWN_PROCESSES: Final = 3
 """Processes of the box itself, beside what the spec allows."""
+SOCKET_SHARE: Final = 8
+"""Part of the memory that buffers of TCP and UDP may have beside it: version 1 counts them apart, or not at all."""
 _PREFIX: Final = "agent-layer-"
 _MAX_REMOVAL_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.002
@@ -34,7 +36,10 @@ class CgroupUsage(msgspec.Struct, frozen=True, kw_only=True):
     memory_hits: int | None = None
     """Times that the box was at its own limit of memory, and nothing could be freed; version 1 counts none."""
     cpu_seconds: float | None = None
+    num_processes: int | None = None
+    """Processes and threads that it has now, those of its own included."""
     peak_memory_mb: float | None = None
+    """Since the box began; with version 1 since ``forget_peak``."""
 
 
 class Cgroup:
@@ -60,6 +65,8 @@ class Cgroup:
         else:
             self._write("memory", "memory.limit_in_bytes", str(memory))
             self._write("memory", "memory.memsw.limit_in_bytes", str(memory), is_needed=False)
+            sockets = str(memory // SOCKET_SHARE)
+            self._write("memory", "memory.kmem.tcp.limit_in_bytes", sockets, is_needed=False)
             self._write("cpu", "cpu.cfs_period_us", str(_PERIOD_US), is_needed=False)
             self._write("cpu", "cpu.cfs_quota_us", str(quota_us), is_needed=False)
         self._write("pids", "pids.max", str(processes))
@@ -68,6 +75,11 @@ class Cgroup:
         """Move a process into it; its future children follow."""
         for directory in self.directories:
             (directory / "cgroup.procs").write_text(str(pid))
+
+    def forget_peak(self) -> None:
+        """Begin a new peak where only that shows whether the limit was hit; it has been before, if it ever was."""
+        if not self._is_version_2:
+            self._write("memory", "memory.max_usage_in_bytes", "0", is_needed=False)
 
     def usage(self) -> CgroupUsage:
         """Return what it has used."""
@@ -83,6 +95,7 @@ class Cgroup:
             oom_kills=events.get("oom_kill"),
             memory_hits=events.get("oom"),
             cpu_seconds=cpu_seconds,
+            num_processes=self._number("pids", "pids.current"),
             peak_memory_mb=None if peak is None else peak / (1 << 20),
         )
 

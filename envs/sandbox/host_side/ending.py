@@ -22,6 +22,9 @@ _PEAK_SLACK_MB: Final = 1.0
 """The kernel accounts in batches."""
 _BUSY: Final = 0.5
 """Share of its CPU that a box used while it was stuck, from which on its own processes kept its server waiting."""
+_MANY_PROCESSES: Final = 8
+_KILL_CPU_SECONDS: Final = 0.02
+"""More than a server needs to kill. Where a starved box got as much, many processes took it from their server."""
 
 
 class BoxWatch(msgspec.Struct, kw_only=True):
@@ -33,6 +36,7 @@ class BoxWatch(msgspec.Struct, kw_only=True):
     latest: CgroupUsage = CgroupUsage()
     """What it had used when its last command had ended."""
     memory_mb: int
+    max_processes: int
     num_running: int = 0
     """Commands of its user; the server's work on files is none."""
 
@@ -51,16 +55,17 @@ def blame_for_kill(before: CgroupUsage, after: CgroupUsage, memory_mb: int) -> L
     return "policy" if is_own else "infra"
 
 
-def judge_end(watch: BoxWatch, after: CgroupUsage, how: How, *, cpu_before: float | None, cpu_limit: float) -> EndOfBox:
+def judge_end(watch: BoxWatch, after: CgroupUsage, how: How, *, at_kill: CgroupUsage, cpu_limit: float) -> EndOfBox:
     """Return why a box ended.
 
     Args:
         watch: what was known before.
         after: what it has used.
         how: what was seen.
-        cpu_before: CPU seconds that it had used when a command was to be killed; None: not known, or none was.
+        at_kill: what it had used when a command was to be killed; nothing known: none was.
         cpu_limit: CPU seconds that it could use from then on.
     """
+    cpu_before = at_kill.cpu_seconds
     busy_seconds = None if after.cpu_seconds is None or cpu_before is None else after.cpu_seconds - cpu_before
     blame = blame_for_kill(watch.before, after, watch.memory_mb)
     if blame == "policy":
@@ -68,9 +73,18 @@ def judge_end(watch: BoxWatch, after: CgroupUsage, how: How, *, cpu_before: floa
     elif how == "stuck" and busy_seconds is not None and busy_seconds >= _BUSY * cpu_limit:
         cause, reason = "policy", "stuck"
         why = f"its commands kept it busy for {busy_seconds:.1f} s of CPU, so that none of them could be killed"
+    elif how == "stuck" and _is_crowded(at_kill.num_processes or 0, busy_seconds or 0.0, watch.max_processes):
+        cause, reason = "policy", "stuck"
+        why = f"its commands were {at_kill.num_processes} processes, so many that none of them could be killed"
     else:
         cause, reason, why = "infra", how, _describe_loss(watch, blame, how)
     return EndOfBox(box=watch.box, cause=cause, reason=reason, why=f"sandbox {watch.box}: {why}", ended_at=time.time())
+
+
+def _is_crowded(num_processes: int, busy_seconds: float, max_processes: int) -> bool:
+    """Return whether commands started so many processes that their server had no turn, however busy the machine was."""
+    is_starved = busy_seconds < _KILL_CPU_SECONDS
+    return num_processes >= max_processes or (num_processes >= _MANY_PROCESSES and not is_starved)
 
 
 def _describe_loss(watch: BoxWatch, blame: Literal["infra"] | None, how: How) -> str:

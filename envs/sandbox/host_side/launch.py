@@ -1,7 +1,6 @@
 """Starts the programs beneath boxes: this project's own archive, in a Python, with a lifeline."""
 
 import asyncio
-import json
 import os
 import socket
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Final, Literal
 
 from agent_layer.errors import SandboxError
 from envs.sandbox.archive import pack_programs
+from envs.sandbox.guest.packets import send_packet
 from envs.sandbox.spec import PATH
 
 _END_SECONDS: Final = 30.0
@@ -69,10 +69,10 @@ async def launch_program(
         archive = os.memfd_create("agent-layer-boxes", 0)
         stack.callback(os.close, archive)
         os.write(archive, pack_programs())
+        send_packet(ours, {**config, "programs": archive} if role == "oci" else config)
         try:
             process = await asyncio.create_subprocess_exec(
                 *(python, "-I", f"/proc/self/fd/{archive}", role, str(theirs.fileno())),
-                json.dumps({**config, "programs": archive} if role == "oci" else config),
                 env={"PATH": PATH, "LANG": "C.UTF-8"},  # whole: nothing of the worker's reaches a box
                 cwd="/",
                 stdin=asyncio.subprocess.PIPE,

@@ -11,7 +11,7 @@ from envs.sandbox.spec import PROCESS_MEMORY, box_variables
 
 BOX_USER: Final = 1000
 """Number of the box's user inside."""
-_TAKEN: Final = ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "old", "proc", "run", "sbin", "tmp", "usr")
+_TAKEN: Final = ("", "bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "old", "proc", "run", "sbin", "tmp", "usr")
 _COVERED: Final = ("dev", "proc", "tmp")
 _SERVER_MB: Final = 16
 """Memory for the server of a box and for one small command."""
@@ -28,6 +28,7 @@ def box_rules(spec: SandboxSpec, *, has_cgroup: bool) -> dict[str, object]:
     memory_bytes = resources.memory_mb << 20
     return {
         "user": BOX_USER,
+        "is_alone": not has_own_users(),
         "has_image": spec.image != HOST_IMAGE,
         "workdir": spec.workdir,
         "variables": box_variables(spec, home=spec.workdir, tmp="/tmp"),
@@ -39,6 +40,8 @@ def box_rules(spec: SandboxSpec, *, has_cgroup: bool) -> dict[str, object]:
             "memory_bytes": None if has_cgroup else PROCESS_MEMORY * memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,
+        # as if each descriptor were watched once
+        "max_watches": None if has_own_users() else resources.processes * resources.open_files,
     }
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import SandboxSpec
 from envs.sandbox.guest.packets import receive_packet, send_packet
-from envs.sandbox.host_side.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
+from envs.sandbox.host_side.cgroups import Cgroup, CgroupTree, make_cgroup_tree, remove_cgroup
 from envs.sandbox.host_side.launch import Program, launch_program
 
 START_SECONDS: Final = 60.0
@@ -107,7 +107,7 @@ class ForkedBoxHandle:
 
     def __init__(self, pidfd: int, cgroup: Cgroup | None) -> None:
         self._pidfd = pidfd
-        self._cgroup = cgroup
+        self.cgroup = cgroup
 
     async def end(self) -> None:
         """Kill the first process, on which the kernel kills all others before it reports the end."""
@@ -121,12 +121,8 @@ class ForkedBoxHandle:
         finally:
             loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
-        if self._cgroup is not None:
-            await remove_cgroup(self._cgroup)
-
-    def usage(self) -> CgroupUsage:
-        """Return what its cgroup counts."""
-        return CgroupUsage() if self._cgroup is None else self._cgroup.usage()
+        if self.cgroup is not None:
+            await remove_cgroup(self.cgroup)
 
 
 async def start_zygote(first_user: int, image: str | None = None, mounts: Sequence[str] = ()) -> Zygote:

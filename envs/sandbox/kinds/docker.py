@@ -23,7 +23,8 @@ from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, Sandbox, SandboxSp
 from agent_layer.settings import load_settings
 from envs.sandbox.archive import pack_programs
 from envs.sandbox.guest.packets import send_packet
-from envs.sandbox.host_side.cgroups import Cgroup, CgroupUsage, find_cgroup
+from envs.sandbox.guest.skeleton import SOCKET_BUFFERS
+from envs.sandbox.host_side.cgroups import SOCKET_SHARE, Cgroup, find_cgroup
 from envs.sandbox.host_side.connection import BoxConnection, check_ready
 from envs.sandbox.host_side.host_root import HIDING_OPTIONS, list_host_binds
 from envs.sandbox.host_side.kind import ServedKind
@@ -165,10 +166,6 @@ class _BoxHandle:
         """Have the daemon kill and remove it."""
         await self._daemon.remove(self._container)
 
-    def usage(self) -> CgroupUsage:
-        """Return what its cgroup counts."""
-        return CgroupUsage() if self.cgroup is None else self.cgroup.usage()
-
 
 def _socket_path(address: str) -> str:
     if not address.startswith("unix://"):
@@ -263,6 +260,7 @@ async def _container_config(daemon: DockerDaemon, spec: SandboxSpec, shared: Pat
             "CapDrop": ["ALL"],
             "IpcMode": "private",
             "LogConfig": {"Type": "none"},
+            "KernelMemoryTCP": (resources.memory_mb << 20) // SOCKET_SHARE,
             "Memory": resources.memory_mb << 20,
             "MemorySwap": resources.memory_mb << 20,
             "NanoCpus": max(10_000_000, int(resources.cpus * 1e9)),
@@ -271,6 +269,7 @@ async def _container_config(daemon: DockerDaemon, spec: SandboxSpec, shared: Pat
             "ReadonlyRootfs": True,
             "SecurityOpt": ["no-new-privileges"],
             "ShmSize": max(4096, disk // 8),
+            "Sysctls": {f"net.ipv4.{name}": sizes for name, sizes in SOCKET_BUFFERS.items()},
             "Tmpfs": own,
         },
     }
@@ -289,6 +288,7 @@ def _rules(spec: SandboxSpec, user: int, *, has_cgroup: bool) -> dict[str, objec
             "memory_bytes": None if has_cgroup else PROCESS_MEMORY * memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,
+        "max_watches": None,
         "user": user,
         "has_image": spec.image != HOST_IMAGE,
         "writable": [spec.workdir, "/tmp", "/dev/shm"],

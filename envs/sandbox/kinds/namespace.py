@@ -32,7 +32,7 @@ class NamespaceKind(ZygoteKind):
 
     def complete_config(self, config: dict[str, object]) -> None:
         """Add its users, by their numbers inside and in the zygote's own namespace."""
-        config["users"] = [[BOX_USER, 0, 1]]
+        config["users"] = [[0, 0, 1]]
         if has_own_users():
             first = 2 * self.next_slot()
             config["users"] = [[0, first, 1], [BOX_USER, first + 1, 1]]

@@ -16,7 +16,7 @@ from agent_layer.errors import SandboxError
 from agent_layer.schema import new_id
 from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, Sandbox, SandboxSpec, check_spec
 from agent_layer.settings import load_settings
-from envs.sandbox.host_side.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
+from envs.sandbox.host_side.cgroups import Cgroup, CgroupTree, make_cgroup_tree, remove_cgroup
 from envs.sandbox.host_side.connection import BoxConnection, BoxReply, check_ready
 from envs.sandbox.host_side.kind import ServedKind
 from envs.sandbox.host_side.launch import Program, launch_program
@@ -120,17 +120,13 @@ class _BoxHandle:
 
     def __init__(self, program: Program, cgroup: Cgroup | None) -> None:
         self._program = program
-        self._cgroup = cgroup
+        self.cgroup = cgroup
 
     async def end(self) -> None:
         """Have the keeper kill everything."""
         await self._program.stop()
-        if self._cgroup is not None:
-            await remove_cgroup(self._cgroup)
-
-    def usage(self) -> CgroupUsage:
-        """Return what its cgroup counts."""
-        return CgroupUsage() if self._cgroup is None else self._cgroup.usage()
+        if self.cgroup is not None:
+            await remove_cgroup(self.cgroup)
 
 
 def find_runtime(wanted: str | None) -> list[str]:
@@ -154,7 +150,6 @@ def _rules(spec: SandboxSpec, *, has_cgroup: bool) -> dict[str, object]:
     has_image = spec.image != HOST_IMAGE
     return {
         **box_rules(spec, has_cgroup=has_cgroup),
-        "is_alone": not has_own_users(),
         "writable": ["/"] if has_image else [spec.workdir, "/tmp", "/dev/shm"],
     }
 

@@ -12,7 +12,6 @@ from typing import Final
 from agent_layer.errors import SandboxError, UnsupportedSandboxError
 from agent_layer.schema import new_id
 from agent_layer.schema.sandbox import Isolation, Sandbox, SandboxSpec, check_spec
-from envs.sandbox.host_side.cgroups import CgroupUsage
 from envs.sandbox.host_side.connection import BoxConnection, check_ready
 from envs.sandbox.host_side.kind import ServedKind
 from envs.sandbox.host_side.launch import Program, launch_program
@@ -63,7 +62,9 @@ class ProcessKind(ServedKind):
 
 
 class _BoxHandle:
-    """The keeper of a box, which removes its directory too."""
+    """The keeper of a box, which removes its directory too. Contract: ``BoxHandle``."""
+
+    cgroup = None
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -71,10 +72,6 @@ class _BoxHandle:
     async def end(self) -> None:
         """Have the keeper kill and remove everything."""
         await self.program.stop()
-
-    def usage(self) -> CgroupUsage:
-        """Return nothing: there is no cgroup."""
-        return CgroupUsage()
 
 
 def _find_python() -> str:

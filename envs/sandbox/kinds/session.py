@@ -10,7 +10,7 @@ import shutil
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, SandboxSpec
-from envs.sandbox.host_side.rules import BOX_USER, check_image, check_workdir
+from envs.sandbox.host_side.rules import check_image, check_workdir
 from envs.sandbox.host_side.zygote import FIRST_USER, NUM_USERS, has_own_users
 from envs.sandbox.host_side.zygote_kind import ZygoteKind
 from envs.sandbox.spec import PATH, ImageForm
@@ -44,7 +44,7 @@ class SessionKind(ZygoteKind):
 
     def complete_config(self, config: dict[str, object]) -> None:
         """Add its users: all of the kind's own, as an image has files of many."""
-        config["users"] = [[0, 0, NUM_USERS]] if has_own_users() else [[BOX_USER, 0, 1]]
+        config["users"] = [[0, 0, NUM_USERS if has_own_users() else 1]]
         config["bubblewrap"] = find_bubblewrap()
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from agent_layer.errors import AgentLayerError, BadInputError, BoxExhaustedError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
 from envs.channel import MAX_MESSAGE_LENGTH, Channel
-from envs.sandbox.requests import CloseBox, Exec, Fork, Open, Pack, Read, Unpack, Write
+from envs.sandbox.requests import CloseBox, Exec, Fork, ListFolder, Open, Pack, Read, Unpack, Write
 from envs.sandbox.supervisor.live import LiveStdio
 from envs.sandbox.supervisor.messages import (
     MAX_HELLO_LENGTH,
@@ -20,6 +20,7 @@ from envs.sandbox.supervisor.messages import (
     BoxCall,
     Call,
     Cancel,
+    ClientRequest,
     FlowControl,
     Hello,
     Kill,
@@ -35,6 +36,12 @@ _HELLO_SECONDS = 10.0
 """Seconds for a client to present its capability."""
 _MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
+_MAX_CALLS_OF_ALL = 1024
+"""The same for all clients with one capability."""
+_MAX_CLIENTS = 64
+"""Connections of one attempt at the same time; one more is refused."""
+_MAX_RESULT_LENGTH = MAX_MESSAGE_LENGTH >> 1
+_MAX_LIST_LENGTH = 16 << 20
 _FULL = frozenset(
     (errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
 )
@@ -88,10 +95,13 @@ class Client:
     def _on_request(self, message: Call | Cancel | Kill | StdinChunk | FlowControl, grant: Grant) -> None:
         match message:
             case Call(number=number):
-                if len(self._calls) >= _MAX_CALLS or number in self._calls:
+                is_full = len(self._calls) >= _MAX_CALLS or grant.num_calls >= _MAX_CALLS_OF_ALL
+                if is_full or number in self._calls:
                     raise ValueError("too many calls at the same time")
+                held = self.channel.take_held()
                 task = self._calls[number] = grant.run(self._answer(message, grant))
                 task.add_done_callback(lambda _: self._calls.pop(number, None))
+                task.add_done_callback(lambda _: grant.owner.requests.release(held))
             case Cancel(number=number):
                 if (task := self._calls.get(number)) is not None:
                     task.cancel()
@@ -105,12 +115,13 @@ class Client:
         """Find out what the client may reach; a wrong capability ends the connection."""
         self._deadline.cancel()
         grant = self._find_grant(capability)
-        if grant is None or self._grant is not None:
+        if grant is None or self._grant is not None or grant.owner.num_clients >= _MAX_CLIENTS:
             self.channel.abort()
             return
         self._grant = grant
+        grant.owner.num_clients += 1
         grant.watch(self.channel.close)
-        self.channel.longest = MAX_MESSAGE_LENGTH
+        self.channel.longest, self.channel.room = MAX_MESSAGE_LENGTH, grant.owner.requests
         box = grant.owner.box if grant.role == "agent" else None
         self.channel.send(Welcome(box=None if box is None else describe_box(box)))
 
@@ -119,12 +130,17 @@ class Client:
         for task in list(self._calls.values()):
             task.cancel()
         if self._grant is not None:
+            self._grant.owner.num_clients -= 1
             self._grant.unwatch(self.channel.close)
             for box_id in self._fresh & set(self._grant.boxes):
                 self._grant.run(self._grant.remove_box(box_id))
 
     async def _answer(self, call: Call, grant: Grant) -> None:
-        """Carry out a call, and send what it returned or raised."""
+        """Carry out a call when there is room for its result, and send what it returned or raised."""
+        async with grant.owner.results.share(_max_result_length(call.request)):
+            await self._answer_now(call, grant)
+
+    async def _answer_now(self, call: Call, grant: Grant) -> None:
         try:
             request = call.request
             if isinstance(request, Open):
@@ -165,17 +181,17 @@ class Client:
     async def _use(self, box: Sandbox, request: BoxCall, grant: Grant) -> object:
         match request:
             case Exec():
-                bounded = replace(request, max_output=min(request.max_output, MAX_MESSAGE_LENGTH >> 1))
+                bounded = replace(request, max_output=min(request.max_output, _MAX_RESULT_LENGTH))
                 with grant.owner.running_command(grant.role):
                     return self._note_result(box, grant, await bounded.perform(box))
             case Read():
-                return await replace(request, max_bytes=min(request.max_bytes, MAX_MESSAGE_LENGTH >> 1)).perform(box)
+                return await replace(request, max_bytes=min(request.max_bytes, _MAX_RESULT_LENGTH)).perform(box)
             case Pack():
                 archive = await request.perform(box)
-                if len(archive) > MAX_MESSAGE_LENGTH >> 1:
+                if len(archive) > _MAX_RESULT_LENGTH:
                     raise BadInputError(
                         f"sandbox {box.id}: a snapshot of {len(archive) >> 20} MB is larger than"
-                        f" {MAX_MESSAGE_LENGTH >> 21} MB; name fewer paths"
+                        f" {_MAX_RESULT_LENGTH >> 20} MB; name fewer paths"
                     )
                 return archive
             case Fork():
@@ -230,6 +246,21 @@ class Client:
             finally:
                 del self._live[number]
                 await live.stop()
+
+
+def _max_result_length(request: ClientRequest) -> int:
+    """Return how much memory the answer to a request may take."""
+    match request:
+        case Exec():
+            return min(request.max_output, _MAX_RESULT_LENGTH)
+        case Read():
+            return min(request.max_bytes, _MAX_RESULT_LENGTH)
+        case Pack() | Fork():
+            return _MAX_RESULT_LENGTH
+        case ListFolder():
+            return _MAX_LIST_LENGTH
+        case _:
+            return 0
 
 
 def _is_self_inflicted(number: int | None, request: BoxCall, box: Sandbox, grant: Grant) -> bool:

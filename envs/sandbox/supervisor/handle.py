@@ -309,7 +309,8 @@ async def _spawn(variables: Mapping[str, str]) -> _SupervisorProcess:
         number = str(theirs.fileno())
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "envs.sandbox.supervisor", number, str(directory / "socket")),
+                *(sys.executable, "-P", "-m", "envs.sandbox.supervisor"),
+                *(number, str(directory / "socket"), str(os.getpid())),
                 env={"PATH": PATH}
                 | {name: value for name, value in program_environment().items() if name in _PASSED_ON}
                 | {**variables},

@@ -17,8 +17,10 @@ import msgspec
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.infra import BusyClock
 from agent_layer.schema.sandbox import EndOfBox, ExecResult, Sandbox, SandboxSpec, SandboxUsage
+from envs.channel import MAX_MESSAGE_LENGTH
 from envs.sandbox.patterns import expand_patterns
 from envs.sandbox.requests import Exec, Unpack, Write
+from envs.sandbox.supervisor.budget import ByteBudget, RequestRoom
 from envs.sandbox.supervisor.messages import BoxCall, BoxFacts, CollectedFiles, CommandTime
 
 T = TypeVar("T")
@@ -94,6 +96,11 @@ class Grant:
         """End a ``watch``."""
         self._on_revoked.discard(on_revoked)
 
+    @property
+    def num_calls(self) -> int:
+        """Calls that run now, of all its clients."""
+        return len(self._calls)
+
     async def add_box(self, make: Coroutine[object, object, Sandbox]) -> Sandbox:
         """Make a box that the capability reaches from now on.
 
@@ -147,11 +154,15 @@ class Owner:
         token: the lease token.
         task: id of its task, for people.
         on_lost: called once when its box ends before the attempt has.
+        requests: memory that long requests of all attempts share.
     """
 
-    def __init__(self, token: str, task: str, on_lost: Callable[["Owner"], None]) -> None:
+    def __init__(self, token: str, task: str, on_lost: Callable[["Owner"], None], requests: ByteBudget) -> None:
         self.token = token
         self.task = task
+        self.requests = RequestRoom(requests)
+        self.results = ByteBudget(MAX_MESSAGE_LENGTH)
+        self.num_clients = 0
         self.agent: Grant | None = None
         self.box: Sandbox | None = None
         self.scorers: set[Grant] = set()

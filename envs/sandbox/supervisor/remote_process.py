@@ -20,6 +20,9 @@ from envs.sandbox.supervisor.messages import (
 
 _KILL_SECONDS = 20.0
 
+_CHUNK_BYTES = 1 << 15
+"""Standard input of one message: as short, it needs no room at the supervisor."""
+
 
 class RemoteProcess:
     """A long process in a box. Contract: ``Process``.
@@ -171,7 +174,7 @@ class _StdinTransport(asyncio.WriteTransport):
 
     def _send(self) -> None:
         while self._unsent and self._num_unacked < STDIN_WINDOW:
-            chunk = bytes(self._unsent[: STDIN_WINDOW - self._num_unacked])
+            chunk = bytes(self._unsent[: min(_CHUNK_BYTES, STDIN_WINDOW - self._num_unacked)])
             del self._unsent[: len(chunk)]
             self._num_unacked += len(chunk)
             self._channel.send(StdinChunk(number=self._number, chunk=chunk))

@@ -23,10 +23,11 @@ from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
 from agent_layer.infra import raise_file_limit
 from agent_layer.schema.sandbox import ISOLATIONS, EndOfBox, Sandbox, SandboxSpec
 from agent_layer.state import TakenSandbox, write_taken_sandboxes
-from envs.channel import Channel, connect
+from envs.channel import MAX_MESSAGE_LENGTH, Channel, connect
 from envs.sandbox.kind import SandboxKind
 from envs.sandbox.pool import SandboxPool, open_pool
 from envs.sandbox.registry import list_kind_names, make_kind
+from envs.sandbox.supervisor.budget import ByteBudget
 from envs.sandbox.supervisor.clients import Client
 from envs.sandbox.supervisor.messages import (
     AllowScoring,
@@ -55,8 +56,10 @@ from envs.sandbox.supervisor.messages import (
 from envs.sandbox.supervisor.owners import Capabilities, Grant, Owner, describe_box, make_agent_grant, make_loss
 
 _FROM_OWNER: msgspec.msgpack.Decoder[OwnerToSupervisor] = msgspec.msgpack.Decoder(OwnerToSupervisor)
+_MAX_REQUEST_BYTES = 2 * MAX_MESSAGE_LENGTH
+"""Long requests of all clients together."""
 _LIST_SECONDS = 1.0
-_END_SECONDS = 3.0
+_END_SECONDS = 1.0
 """Seconds for an orderly end after the worker is gone; then the process exits, and the keepers end the boxes."""
 _log = logging.getLogger(__name__)
 
@@ -121,6 +124,7 @@ class Supervisor:
         self._path = path
         self._owners: dict[str, Owner] = {}
         self._capabilities = Capabilities()
+        self._requests = ByteBudget(_MAX_REQUEST_BYTES)
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -195,7 +199,7 @@ class Supervisor:
 
     async def _take_box(self, request: TakeBox) -> TakenBox:
         """Make the box of an attempt; the attempt may have ended meanwhile, and then so has the box."""
-        owner = self._owners.setdefault(request.owner, Owner(request.owner, request.task, self._report_lost))
+        owner = self._find_or_add_owner(request)
         if owner.agent is not None:
             raise BadInputError(f"sandbox: the attempt of lease {request.owner} has a box already")
         grant = owner.agent = make_agent_grant(owner)
@@ -233,7 +237,7 @@ class Supervisor:
         return await self._pool.take(spec, owner=owner, seconds=seconds)
 
     def _allow_scoring(self, request: AllowScoring) -> str:
-        owner = self._owners.setdefault(request.owner, Owner(request.owner, request.task, self._report_lost))
+        owner = self._find_or_add_owner(request)
         grant = Grant(owner, "scorer", request.spec, request.max_boxes)
         owner.scorers.add(grant)
         return f"{self._path}#{self._capabilities.mint(grant)}"
@@ -256,6 +260,10 @@ class Supervisor:
         if agent is not None:
             await agent.close()
         await owner.close_scorers()
+
+    def _find_or_add_owner(self, request: TakeBox | AllowScoring) -> Owner:
+        new = Owner(request.owner, request.task, self._report_lost, self._requests)
+        return self._owners.setdefault(request.owner, new)
 
     def _owner(self, token: str) -> Owner:
         if (owner := self._owners.get(token)) is None:

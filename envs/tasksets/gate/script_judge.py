@@ -14,6 +14,7 @@ from envs.grading import ScoringRun
 from envs.sandbox import SandboxPool
 from envs.scorers import declared_rewards, load_scorer, run_scorer
 from envs.script import Script
+from envs.tasksets.harbor import leave_artifacts
 
 _SECONDS = 300.0
 """Limit as in the setting ``score_seconds``, so that slow cheats end here as they would in a worker."""
@@ -61,7 +62,7 @@ class ScriptJudge:
             task,
             _make_trajectory(script.replies),
             script.result,
-            artifacts=_take_artifacts(task, script) if task.artifacts else None,
+            artifacts=await self._take_artifacts(task, script) if task.artifacts else None,
             take_box=take_box,
         )
         began = time.monotonic()
@@ -72,6 +73,16 @@ class ScriptJudge:
             evidence=_describe(rewards),
             seconds=time.monotonic() - began,
         )
+
+    async def _take_artifacts(self, task: Task, script: Script) -> Snapshot | None:
+        """Return what the script leaves: what its commands do in a box, or its files."""
+        if not script.commands:
+            return _take_files(task, script)
+        box = await self._pool.take(task.sandbox or SandboxSpec(), owner=f"check of {task.id}")
+        try:
+            return await leave_artifacts(box, task, script)
+        finally:
+            await box.close()
 
 
 def _describe(rewards: Sequence[Reward]) -> str:
@@ -96,7 +107,7 @@ def _make_trajectory(replies: Sequence[JsonObject]) -> Trajectory:
     return Trajectory(trajectory_id=_TRAJECTORY, steps=steps)
 
 
-def _take_artifacts(task: Task, script: Script) -> Snapshot:
+def _take_files(task: Task, script: Script) -> Snapshot:
     """Return the declared ones of the files that a script leaves; those in a declared folder too."""
     left: dict[str, str | None] = {**task.files, **script.files}
     out = io.BytesIO()

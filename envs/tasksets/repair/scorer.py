@@ -17,9 +17,9 @@ from envs.grading import (
     Verdict,
     call_functions,
     equal_values,
+    final_answer,
     prepare_box,
 )
-from envs.tasksets import read_answer
 from envs.tasksets.repair.choices import Choices
 from envs.tasksets.repair.tasks import PATCH_LINES, SOLVED, VERSION
 
@@ -106,7 +106,7 @@ async def _score_files(context: ScoringContext, grading: _Grading) -> Verdict:
 
 
 async def _score_answer(context: ScoringContext, grading: _Grading, choices: Choices) -> Verdict:
-    answer = read_answer(context)
+    answer = final_answer(context.trajectory, context.result)
     edited = choices.apply(grading.source, answer)
     if edited is None:
         return _verdict(is_solved=False, patch_lines=None, evidence={"answer": answer[:200]})

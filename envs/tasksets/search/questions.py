@@ -86,8 +86,8 @@ def _draw_path(world: World, num_hops: int, rng: Random) -> list[Fact] | None:
         path.append(fact)
         entity = fact.object
     names = {fact.subject.name for fact in path} | {path[-1].value}
-    is_told_apart = len({fact.article for fact in path}) == num_hops
-    return path if is_told_apart and len(names) == num_hops + 1 else None
+    is_spread = len({fact.article for fact in path}) == num_hops
+    return path if is_spread and len(names) == num_hops + 1 else None
 
 
 def _make_problem(key: TaskKey, world_name: str, world: World, path: Sequence[Fact], phrase: str) -> Problem:

@@ -8,9 +8,9 @@ import msgspec
 
 import tracer
 from agent_layer.schema import JsonObject, Split, Task, TaskView
-from envs.grading import ScoringContext, Verdict
+from envs.grading import ScoringContext, Verdict, final_answer
 from envs.script import Script
-from envs.tasksets.generated import list_keys, play_script, read_answer, read_key, read_line, write_replies
+from envs.tasksets.generated import list_keys, play_script, read_key, read_line, write_replies
 from envs.tasksets.search.library import open_tool, search
 from envs.tasksets.search.questions import (
     CITATION_F1,
@@ -46,7 +46,7 @@ class SearchScorer:
     async def score(self, context: ScoringContext) -> Verdict:
         """Judge the last answer of the policy, or the text that the agent returned."""
         grading = msgspec.convert(context.task.grading, SearchGrading)
-        text = read_answer(context)
+        text = final_answer(context.trajectory, context.result)
         name, cited, needed = read_name(text), read_sources(text), set(grading.evidence)
         is_right = name is not None and plain_name(name) in grading.values
         is_supported = needed <= cited and len(cited - needed) <= MAX_OTHERS

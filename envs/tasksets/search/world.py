@@ -1,7 +1,7 @@
 """A made-up world: 2,000 articles on people, towns and what these founded, wrote and built; drawn from a name.
 
-Each fact is told once, in one article. Some are told where a reader looks for them, others in the article at their far
-end: who founded a guild stands in the founder's life.
+Each fact stands in one article, once. Some are where a reader looks for them, others in the article at their far end:
+who founded a guild stands in the founder's life.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class Relation(NamedTuple):
     """What to search for, beside the subject."""
     sentences: tuple[str, ...]
     """Ways to tell it."""
-    is_told_at_object: bool = False
+    is_in_object_article: bool = False
     """It stands in the article of the object."""
 
 
@@ -65,7 +65,7 @@ RELATIONS: Final[Sequence[Relation]] = (
     Relation(
         *("mayor", "town", "person", "the first mayor of {}", "first mayor"),
         ("{o} was the first mayor of {s}.", "The people of {s} chose {o} as their first mayor."),
-        is_told_at_object=True,
+        is_in_object_article=True,
     ),
     Relation(
         *("charter", "town", None, "the year in which {} got its charter", "charter year"),
@@ -74,7 +74,7 @@ RELATIONS: Final[Sequence[Relation]] = (
     Relation(
         *("founder", "guild", "person", "the founder of {}", "founder founded"),
         ("{o} was the founder of {s}.", "{s} was founded by {o}."),
-        is_told_at_object=True,
+        is_in_object_article=True,
     ),
     Relation(
         *("seat", "guild", "town", "the town in which {} has its seat", "seat town"),
@@ -99,7 +99,7 @@ RELATIONS: Final[Sequence[Relation]] = (
     Relation(
         *("rector", "academy", "person", "the first rector of {}", "first rector"),
         ("{o} was the first rector of {s}.", "When {s} opened, its first rector was {o}."),
-        is_told_at_object=True,
+        is_in_object_article=True,
     ),
 )
 _ASIDES: Final = (
@@ -144,7 +144,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
     articles: Mapping[int, Article]
     facts: Mapping[int, Sequence[Fact]]
-    """By article of their subject."""
+    """Facts by the article of their subject."""
     entities: Sequence[Entity]
 
 
@@ -157,16 +157,16 @@ def draw_world(name: str) -> World:
     for entity in entities:
         of_kind[entity.kind].append(entity)
     facts: dict[int, list[Fact]] = {entity.article: [] for entity in entities}
-    told: dict[int, list[str]] = {entity.article: [] for entity in entities}
+    sentences: dict[int, list[str]] = {entity.article: [] for entity in entities}
     for entity in entities:
         for relation in RELATIONS:
             if relation.subject != entity.kind:
                 continue
             fact = _draw_fact(relation, entity, of_kind, rng)
             facts[entity.article].append(fact)
-            told[fact.article].append(rng.choice(relation.sentences).format(s=entity.name, o=fact.value))
+            sentences[fact.article].append(rng.choice(relation.sentences).format(s=entity.name, o=fact.value))
     articles = {
-        entity.article: Article(entity.article, entity.name, _write(entity, told[entity.article], entities, rng))
+        entity.article: Article(entity.article, entity.name, _write(entity, sentences[entity.article], entities, rng))
         for entity in entities
     }
     return World(articles=articles, facts=facts, entities=entities)
@@ -216,7 +216,7 @@ def _draw_fact(relation: Relation, subject: Entity, of_kind: Mapping[Kind, Seque
     found = subject
     while found == subject:
         found = rng.choice(of_kind[relation.object])
-    article = found.article if relation.is_told_at_object else subject.article
+    article = found.article if relation.is_in_object_article else subject.article
     return Fact(relation, subject, found, found.name, article)
 
 

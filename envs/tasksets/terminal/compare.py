@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 MAX_BYTES = 1 << 20
-"""Of a result."""
+"""Largest size of a result."""
 
 
 def is_right(expected: object, found: bytes) -> bool:

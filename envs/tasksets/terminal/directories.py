@@ -49,8 +49,8 @@ _DOCKERFILE: Final = """\
 FROM {image}
 WORKDIR {workdir}
 COPY files/ {workdir}/
-COPY prepare.sh /tmp/prepare.sh
-RUN bash -e /tmp/prepare.sh && rm /tmp/prepare.sh
+COPY prepare.sh {workdir}/.prepare.sh
+RUN bash -e .prepare.sh && rm .prepare.sh
 """
 _TEST_DOCKERFILE: Final = """\
 FROM {image}
@@ -77,7 +77,7 @@ def write_directory(problem: Problem, folder: Path) -> None:
             level=task.labels["level"],
             workdir=_WORKDIR,
         ),
-        "instruction.md": f"{chore.asked}\n\nAll paths are below {_WORKDIR}.\n",
+        "instruction.md": f"{chore.instruction}\n\nAll paths are below {_WORKDIR}.\n",
         "environment/Dockerfile": _DOCKERFILE.format(image=_IMAGE, workdir=_WORKDIR),
         "environment/prepare.sh": chore.prepare or "true\n",
         "solution/solve.sh": f"#!/bin/bash\nset -e\ncd {_WORKDIR}\n{chore.solution}",

@@ -53,7 +53,7 @@ def draw_problem(key: TaskKey) -> Problem:
     kind, draw = kinds[key.number % len(kinds)]
     while True:
         chore = draw(rng)
-        content = json.dumps([chore.asked, dict(chore.files), chore.prepare])
+        content = json.dumps([chore.instruction, dict(chore.files), chore.prepare])
         if all(chore.results.values()) and choose_split(content) == key.split:  # an empty result is there untouched
             return Problem(task=_make_task(key, kind, chore, content), kind=kind, chore=chore)
 
@@ -89,7 +89,7 @@ def _make_task(key: TaskKey, kind: str, chore: Chore, content: str) -> Task:
         run=NAME,
         split=key.split,
         task_type=NAME,
-        input=chore.asked,
+        input=chore.instruction,
         seed=int(content_hash(content.encode())[:8], 16),  # tasks differ where only what is prepared does
         grading={"results": dict(chore.results)},
         scorer="envs.tasksets.terminal.terminal:TerminalScorer",

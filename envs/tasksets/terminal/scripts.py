@@ -71,7 +71,17 @@ def write_mutants(problem: Problem) -> list[Script]:
 def write_cheats(problem: Problem) -> list[Script]:
     """Return forgeries: claims and hooks in place of results, results that are links, and everything at once."""
     paths, inputs = list(problem.chore.results), problem.chore.files
-    claims = ["", _CLAIM, "1\n", "true\n", "*\n", ".*\n", problem.chore.asked, problem.chore.solution, "expected\n"]
+    claims = [
+        "",
+        _CLAIM,
+        "1\n",
+        "true\n",
+        "*\n",
+        ".*\n",
+        problem.chore.instruction,
+        problem.chore.solution,
+        "expected\n",
+    ]
     claims += [f"__import__('os')._exit(0)  # {number}\n" for number in range(2)]
     claims += ["\n".join(inputs), "\n".join(inputs.values()), "NaN\n", "[" * 5000, "9" * 5000]
     cheats = [_leave(f"claims {text[:30]!r}", dict.fromkeys(paths, text)) for text in dict.fromkeys(claims)]

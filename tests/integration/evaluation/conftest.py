@@ -38,6 +38,14 @@ async def broken(task, rollout):
     if task.id == "t1" and Path("broken").exists():
         raise RuntimeError("no such tool")
     return await agent(task, rollout)
+
+async def boxed(task, rollout):
+    """Prints more than a log holds, and has a command run in its box."""
+    for _ in range(5 << 8):
+        os.write(1, bytes(1 << 14))
+    async with rollout.sandbox.open(["sleep", "600"]) as process:
+        Path("boxed").touch()
+        await process.wait()
 '''
 COMMAND = """
 import json, os

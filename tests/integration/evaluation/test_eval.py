@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from agent_layer.dispatcher import connect
+from agent_layer.infra.processes.supervised import MAX_LOG_BYTES
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.store import open_store
 
 from ...waiting import communicate
+from ..sandbox.leftovers import is_alive, list_descendants
 
 
 def accepted(settings, run):
@@ -88,6 +90,20 @@ def test_a_killed_round_goes_on_and_nothing_counts_twice(stack, folder, start_ev
     with connect(settings) as dispatcher:
         (state,) = dispatcher.runs(["eval.killed"])
     assert (state.num_accepted, state.num_queued, state.num_leased) == (9, 0, 0)
+
+
+@pytest.mark.long
+def test_of_a_killed_round_neither_boxes_nor_a_long_log_are_left(stack, folder, start_eval, wait_until):
+    (folder / "boxed.jsonl").write_text('{"id": "t0", "input": {}, "sandbox": {"kind": "process"}}\n')
+    killed = start_eval(stack.settings, "eval_agents:boxed", "boxed.jsonl", "-n", "1", "--round", "boxed")
+    wait_until((folder / "boxed").exists, log=lambda: f"{killed.poll()}")
+    log = stack.settings.dir / "runs" / "eval.boxed" / "worker.log"
+    wait_until(lambda: log.stat().st_size <= MAX_LOG_BYTES)
+    below = list_descendants(killed.pid)
+
+    killed.kill()
+
+    wait_until(lambda: not any(map(is_alive, below)), seconds=5)  # an orderly end may take 10 s
 
 
 @pytest.mark.long

@@ -29,8 +29,8 @@ MARK = "of the image\n"
 _PYTHON = Path("/usr/bin/python3")
 
 
-def make_root_directory(top):
-    """Fill a folder with python3, a shell and what the tests call, about 30 MB; return it."""
+def make_root_directory(top, *more):
+    """Fill a folder with python3, a shell, what the tests call and more programs, about 30 MB; return it."""
     for folder in _FOLDERS:
         (top / folder).mkdir(parents=True, exist_ok=True)
     for name, target in _LINKS.items():
@@ -41,7 +41,10 @@ def make_root_directory(top):
     (top / "srv/data/mark").write_text(MARK)
     python = _PYTHON.resolve()
     library = Path("/usr/lib") / python.name
-    files = [python, *(Path(found) for name in _PROGRAMS if (found := shutil.which(name, path="/usr/bin:/bin")))]
+    files = [
+        python,
+        *(Path(found) for name in (*_PROGRAMS, *more) if (found := shutil.which(name, path="/usr/bin:/bin"))),
+    ]
     shutil.copytree(library, top / library.relative_to("/"), ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
     for file in files:
         shutil.copy(file.resolve(), top / "usr/bin" / file.name)

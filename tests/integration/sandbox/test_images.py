@@ -116,3 +116,42 @@ async def test_a_user_without_privileges_owns_an_image_that_is_its_own(image_spe
 def _copy_to_nobody(source, target):
     subprocess.run(["cp", "-a", source, target], check=True)
     subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", target], check=True)
+
+
+async def test_all_that_changed_travels_into_another_box_and_nothing_else(kind, image_spec):
+    spec = msgspec.structs.replace(image_spec, workdir="/")
+    box, other = [await kind.start(spec, owner="test") for _ in range(2)]
+    try:
+        change = (
+            "rm /srv/data/mark; mkdir -p -m 700 /opt/deep; echo new > /opt/deep/file; ln /opt/deep/file /hard;"
+            " ln -s deep/file /opt/soft; echo more >> /etc/passwd; chmod 755 /etc/group; echo t > /tmp/t;"
+            " touch /opt/no; chmod 000 /opt/no"
+        )
+        assert await run_shell(box, change) == ("", "")
+        snapshot = await box.snapshot(["/"])
+        await other.restore(snapshot)
+
+        assert len(snapshot.archive) < 1 << 20  # the image has 30 MB
+        assert await run_shell(
+            other, "ls /srv/data; cat /opt/soft /hard /tmp/t; stat -c %h /hard; wc -l < /etc/passwd"
+        ) == (
+            "new\nnew\nt\n2\n3\n",
+            "",
+        )
+        assert await run_shell(other, "stat -c %a /opt/deep /etc/group") == ("700\n755\n", "")
+        assert {one.name for one in await other.list("/opt")} == {"deep", "no", "soft"}
+    finally:
+        await box.close()
+        await other.close()
+
+
+async def test_files_by_absolute_paths_keep_them(kind, image_spec):
+    box, other = [await kind.start(image_spec, owner="test") for _ in range(2)]
+    try:
+        await run_shell(box, "mkdir -p /opt/out; echo here > /opt/out/file; echo mine > own")
+        await other.restore(await box.snapshot(["/opt/out", "own"]))
+
+        assert await run_shell(other, "cat /opt/out/file own") == ("here\nmine\n", "")
+    finally:
+        await box.close()
+        await other.close()

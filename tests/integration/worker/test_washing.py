@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from agent_layer.schema import SELF_INFLICTED, Limits
 from envs.sandbox import Resources, SandboxSpec
+from envs.tasksets.repair import Repair, RepairEnvironment
 
 from ...boxes import require_kind
 from ...waiting import scaled, until, within
 from ..sandbox.leftovers import find_by_argument, list_descendants
 from ..sandbox_attempts.conftest import read_stored
-from .conftest import make_client, make_task, open_harness
+from .conftest import RUN, make_client, make_task, open_harness, tool_call
 from .washing import QUICK, SAFE_ON_HOSTS, WAYS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -200,6 +202,38 @@ async def test_files_that_are_left_wash_no_zero(harness, kind):
     names = ["answer_is_a_folder_of_many", "answer_is_a_pipe", "answer_is_long", "disk_sparse", "workdir_closed"]
 
     assert find_washed(await play(harness, leave, kind, names, scorer="RunsTwice")) == {}
+
+
+@LONG
+@pytest.mark.parametrize("kind", kinds("namespace", "session", "oci"))
+async def test_a_model_washes_no_zero_by_the_tools_of_repair(harness, kind):
+    require_kind(kind)
+    names = ["memory_steered", "kernel_tcp_sockets_steered", "fork_bomb", "files", "disk", "output", "kill_all"]
+    names += ["kill_server", "stop_all", "sleep", "workdir_removed", "given_removed"]
+    drawn = {task.input["prompt"]: task for task in Repair().tasks(split="train", seed=len(kind), level=1, count=60)}
+    tasks = [
+        replace(task, run=RUN, sandbox=replace(task.sandbox, kind=kind, resources=RESOURCES)) for task in drawn.values()
+    ][: len(names)]  # the prompt of each tells which it is
+    ways = {task.input["prompt"]: (task.artifacts[0], WAYS[name]) for task, name in zip(tasks, names, strict=True)}
+
+    def play_way(prompt):
+        """Put the way into the module that the tests import, and run them: the scorer imports it too."""
+        texts = " ".join(str(one.get("content")) for one in prompt.messages)
+        (path, way), *_ = [way for request, way in ways.items() if request in texts]
+        turns = [tool_call("write_file", path=path, content=way), tool_call("run_tests"), tool_call("list_files")]
+        return {"tool_calls": turns[prompt.turn : prompt.turn + 1]} if prompt.turn < len(turns) else "repaired"
+
+    harness.engine.script, before = play_way, harness.engine.script
+    try:
+        async with harness.worker(RepairEnvironment, slots=len(names)):
+            states = await harness.wait(await harness.submit(*tasks))
+    finally:
+        harness.engine.script = before
+
+    found = [await read_stored(harness, task, state) for task, state in zip(tasks, states, strict=True)]
+    ends = dict(zip(names, [[(one.outcome.cause, one.reward) for one in tries] for tries in found], strict=True))
+    assert {name: tries for name, tries in ends.items() if [one[1] for one in tries] != [0.0]} == {}
+    assert all(tries[0].observations for tries in found)
 
 
 async def spend(view, rollout):

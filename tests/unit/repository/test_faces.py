@@ -43,10 +43,11 @@ PUBLIC = {
     "envs.grading": (
         *("Answer", "Call", "Case", "Criterion", "GroupScorer", "HiddenTests", "JudgeScorer", "PatchScorer"),
         *("ProgramScorer", "Ranking", "RepositoryTests", "Rubric"),
-        *("Scorer", "ScoringContext", "ValueScorer", "Verdict", "call_functions", "common_cheats", "equal_values"),
-        "prepare_box",
+        *("Scorer", "ScoringContext", "ValueScorer", "Verdict", "call_functions", "common_answers", "common_cheats"),
+        *("equal_values", "final_answer", "prepare_box"),
     ),
     "envs.tasksets": ("Script", "TaskSet", "list_taskset_names", "open_taskset"),
+    "envs.tasksets.harbor": ("HarborTasks", "SeparateVerifier", "SharedVerifier", "Terminal", "nothing", "oracle"),
     "envs.tasksets.repair": (
         *("Repair", "RepairEnvironment", "RepairScorer", "independent", "near_miss", "reference"),
     ),

@@ -4,14 +4,18 @@ Ray takes seconds to import, so it is imported inside tests: collection stays fa
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
+import asyncio
 import logging
 import random
+from threading import Thread
 from types import ModuleType
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from agent_layer.errors import UnreachableError
+from agent_layer.errors import AgentLayerError, BadInputError, EngineError, UnreachableError
+
+from ...waiting import join
 
 AWAY = {
     "redis": lambda _: RedisConnectionError("refused"),
@@ -22,18 +26,31 @@ AWAY = {
     "files": lambda _: OSError("too many open files"),
 }
 """What Redis, Ray or the machine raise for a while; made of ``ray.exceptions``."""
+
+
+class UnprintableError(Exception):
+    """An error whose own text cannot be made."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 BROKEN = {
     "key": lambda _: KeyError("node"),
     "value": lambda _: ValueError("no state"),
     "attribute": lambda _: AttributeError("none"),
+    "text": lambda _: UnprintableError(),
+    "cancelled": lambda _: asyncio.CancelledError("look"),
+    "exit": lambda _: SystemExit(1),
 }
+"""What no part that is away for a while raises; some of it ends a thread without a word."""
 
 
 class Clock:
     """Time that passes with each look."""
 
     def __init__(self, step: float = 0.5, num_looks: int = 1000) -> None:
-        self.now, self._step, self._left = 0.0, step, num_looks
+        self.now, self._step, self._left = -step, step, num_looks  # the first look is at 0
 
     def is_over(self) -> bool:
         """Let time pass until the run is over."""
@@ -52,7 +69,7 @@ def scripted(*script):
 
     def look():
         found = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             raise found
         return found
 
@@ -135,6 +152,20 @@ def test_outages_with_a_look_between_them_do_not_add_up(watch, deaths):
     assert watch(scripted(*[*outage, None] * 20), clock=clock) is None
 
 
+def test_parts_that_take_turns_in_being_away_are_each_seen_again(watch, deaths):
+    clock = Clock(step=deaths.MAX_BLIND_SECONDS / 3, num_looks=60)
+    one, other = [OSError("a"), OSError("a"), None, None], [None, None, OSError("b"), OSError("b")]
+
+    assert watch(scripted(*one * 15), scripted(*other * 15), clock=clock) is None
+
+
+@errors(BROKEN)
+def test_a_watch_that_fails_itself_ends_the_run_with_why(deaths, error):
+    found = deaths.wait_for_death([], scripted(error))
+
+    assert type(error).__name__ in found.why
+
+
 @errors(BROKEN)
 def test_a_look_that_fails_in_another_way_ends_the_run_at_once(watch, error):
     clock = Clock()
@@ -143,7 +174,7 @@ def test_a_look_that_fails_in_another_way_ends_the_run_at_once(watch, error):
 
     assert found is not None
     assert type(error).__name__ in found.why
-    assert clock.read() == 1.0
+    assert clock.read() == 0.5
 
 
 def test_all_that_died_between_two_looks_is_named(watch, deaths, rank):
@@ -163,3 +194,29 @@ def test_each_action_that_ends_a_run_is_taken_whatever_another_raises(deaths, er
     deaths.act_on_death([scripted(error), lambda: taken.append(1), scripted(error), lambda: taken.append(2)])
 
     assert taken == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "kind", [RuntimeError, EngineError, UnreachableError, ConnectionResetError], ids=lambda one: one.__name__
+)
+def test_a_death_that_is_known_later_is_the_cause_of_what_a_thread_raised_before(deaths, kind):
+    cause, death, found = deaths.Cause(), EngineError("machine b has ended"), []
+    waiting = Thread(target=lambda: found.append(cause.wait_behind(kind("connection reset"), seconds=600)))
+    waiting.start()
+    cause.name(death)
+    join(waiting)
+
+    assert found == [death]
+
+
+def test_an_error_without_a_death_is_its_own_cause(deaths):
+    error = RuntimeError("no such key")
+
+    assert deaths.Cause().wait_behind(error, seconds=0) is error
+
+
+@pytest.mark.parametrize("kind", [AgentLayerError, BadInputError])
+def test_an_error_that_no_start_mends_is_not_waited_for(deaths, kind):
+    error = kind("rank 8: another adapter")
+
+    assert deaths.Cause().wait_behind(error, seconds=float("inf")) is error, "no wait has that limit"

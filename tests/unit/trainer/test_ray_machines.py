@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from socket import AF_INET, AF_INET6
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -42,11 +44,35 @@ def test_the_address_of_the_configuration_comes_before_that_of_the_environment(m
     assert find_address(configure(), load_settings()) is None
 
 
-def test_an_address_is_of_the_interface_that_has_it_or_of_none():
-    found = {name: [one.address for one in addresses] for name, addresses in psutil.net_if_addrs().items()}
+@pytest.mark.parametrize(
+    ("address", "interface"),
+    [
+        ("127.0.0.1", "lo"),
+        ("10.0.0.5", "eth0"),
+        ("10.8.0.7", None),
+        ("fd00::2", None),
+        ("fd00::3", "eth1"),
+        ("02:fc:00:00:00:02", None),
+        ("127.0.0.3", None),
+    ],
+)
+def test_gloo_gets_an_interface_only_where_it_would_listen_at_the_address_itself(
+    address: str, interface: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    def addresses(*found: tuple[int, str]) -> list[SimpleNamespace]:
+        return [SimpleNamespace(family=family, address=one) for family, one in found]
 
-    assert all(address in found[find_interface(address) or ""] for own in found.values() for address in own)
-    assert find_interface("127.0.0.3") is None, "another machine of a test"
+    monkeypatch.setattr(
+        psutil,
+        "net_if_addrs",
+        lambda: {
+            "lo": addresses((AF_INET, "127.0.0.1"), (AF_INET6, "::1")),
+            "eth0": addresses((AF_INET, "10.0.0.5"), (AF_INET, "10.8.0.7"), (AF_INET6, "fd00::2")),
+            "eth1": addresses((AF_INET6, "fd00::3"), (psutil.AF_LINK, "02:fc:00:00:00:02")),
+        },
+    )
+
+    assert find_interface(address) == interface
 
 
 def test_a_dry_run_tells_what_is_needed_of_the_cluster():

@@ -110,9 +110,15 @@ class Machine:
 
 
 def find_interface(address: str) -> str | None:
-    """Return the network interface of this machine that has an address; None: none has it."""
-    found = psutil.net_if_addrs().items()
-    return next((name for name, addresses in found if any(one.address == address for one in addresses)), None)
+    """Return the network interface of this machine whose first address this is; None: none has it first.
+
+    gloo listens at the first address of the interface that it is told, whichever another one of it is meant.
+    """
+    families = (socket.AF_INET, socket.AF_INET6)
+    for name, addresses in psutil.net_if_addrs().items():
+        if address in [one.address for one in addresses if one.family in families][:1]:
+            return name
+    return None
 
 
 def list_engine_processes() -> list[KnownProcess]:

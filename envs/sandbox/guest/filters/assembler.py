@@ -98,6 +98,7 @@ _NOT_IMPLEMENTED: Final = {
     "shmget": (29, 194),
 }
 _CLONE, _IOCTL = (56, 220), (16, 29)
+_FCNTL, _PRCTL, _SCHED_SETAFFINITY = (72, 25), (157, 167), (203, 122)
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _MKNOD, _MKNODAT = (133, None), (259, 33)
 _BY_PROCESS: Final = {
@@ -114,6 +115,11 @@ _NAMESPACES: Final = 0x7E020080
 """Bits of ``clone`` that make namespaces."""
 _TERMINAL_REQUESTS: Final = (0x5412, 0x541C, 0x5423)
 """TIOCSTI and TIOCLINUX, which type into a terminal; TIOCSETD, which has the kernel load a line discipline."""
+_NOTIFY: Final = 1026
+"""F_NOTIFY, which tells of what others do in a folder; they would be other boxes and the host, for those of /usr."""
+_SET_DUMPABLE: Final = 4
+_SERVER: Final = 1
+"""Process id of the box's server."""
 _SOCKET_LEVEL, _BUFFER_SIZES = 1, (7, 8)
 """SO_SNDBUF and SO_RCVBUF."""
 _UNIX, _INET, _INET6 = 1, 2, 10
@@ -164,7 +170,13 @@ def _rules(column: int) -> Iterator[_Instruction]:
     yield from _on_call(_CLONE[column], [_argument(0), *_when(_JUMP_ANY_BIT, _NAMESPACES, [_refuse(errno.EPERM)])])
     refused = [_when(_JUMP_EQUAL, request, [_refuse(errno.EPERM)]) for request in _TERMINAL_REQUESTS]
     yield from _on_call(_IOCTL[column], [_argument(1), *(one for part in refused for one in part)])
+    yield from _on_call(_FCNTL[column], [_argument(1), *_when(_JUMP_EQUAL, _NOTIFY, [_refuse(errno.EINVAL)])])
+    # what is not dumpable is hidden from a server without privileges, which counts what it uses
+    hides = [_argument(1), *_when(_JUMP_EQUAL, 0, [_refuse(0)])]
+    yield from _on_call(_PRCTL[column], [_argument(0), *_when(_JUMP_EQUAL, _SET_DUMPABLE, hides)])
     # without privileges, the server of the box has the same user as what it runs
+    of_server = _when(_JUMP_EQUAL, _SERVER, [_refuse(errno.EPERM)])  # programs bind their own threads by number
+    yield from _on_call(_SCHED_SETAFFINITY[column], [_argument(0), *of_server])
     of_others = _unless(_JUMP_EQUAL, 0, [_refuse(errno.EPERM)])
     for calls in _BY_PROCESS.values():
         yield from _on_call(calls[column], [_argument(0), *of_others])

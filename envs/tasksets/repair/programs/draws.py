@@ -290,4 +290,4 @@ DRAWS: Final[Mapping[str, Callable[[Random], Case]]] = {
     "calendars": draw_calendars,
     "routes": draw_routes,
 }
-"""By template, in a fixed order: tasks are drawn from it."""
+"""Functions by template, in a fixed order: tasks are drawn from it."""

@@ -36,4 +36,4 @@ KINDS: Final[Sequence[Sequence[tuple[str, Draw]]]] = (
         ("orphans", histories.draw_orphans),
     ),
 )
-"""By level, each with its name."""
+"""Kinds by level, each with its name."""

@@ -13,7 +13,7 @@ Result: TypeAlias = str | list[object] | dict[str, object]
 class Chore(msgspec.Struct, frozen=True, kw_only=True):
     """One chore, drawn."""
 
-    asked: str
+    instruction: str
     """What the agent reads."""
     files: Mapping[str, str] = {}
     """Texts that the work directory begins with, by path."""

@@ -27,8 +27,8 @@ def draw_authors(rng: Random) -> Chore:
             script.append("git -C repo checkout -q main\n")
         counts[author] += not is_aside
     return Chore(
-        asked="Write authors.json: an object of the number of commits on the branch main of repo for each name of an"
-        " author.",
+        instruction="Write authors.json: an object of the number of commits on the branch main of repo for each name"
+        " of an author.",
         prepare=PREPARE_GIT + "".join(script),
         solution=python(
             """
@@ -51,7 +51,7 @@ def draw_lost(rng: Random) -> Chore:
     script.append(f"git -C repo rm -q {name}.txt && commit cleo 'Tidy up' {_stamp(30)}\n")
     script.append("echo end >> repo/other.txt && commit dora 'End' 2026-03-09T00:00:00Z\n")
     return Chore(
-        asked="A file was removed from repo by mistake, in the commit 'Tidy up'. Write restored.txt: what it"
+        instruction="A file was removed from repo by mistake, in the commit 'Tidy up'. Write restored.txt: what it"
         " contained last.",
         prepare=PREPARE_GIT + "".join(script),
         solution="commit=$(git -C repo log --format=%H --grep='^Tidy up$')\n"
@@ -79,8 +79,8 @@ def draw_first(rng: Random) -> Chore:
     if not guilty:
         return draw_first(rng)
     return Chore(
-        asked="Each file of repo has a number. Write culprit.txt: the subject of the first commit after which the sum"
-        f" of all numbers was above {limit}.",
+        instruction="Each file of repo has a number. Write culprit.txt: the subject of the first commit after which"
+        f" the sum of all numbers was above {limit}.",
         prepare=PREPARE_GIT + "".join(script),
         solution=f"""for commit in $(git -C repo rev-list --reverse main); do
   sum=0
@@ -123,8 +123,8 @@ def draw_totals(rng: Random) -> Chore:
             totals[people[person]] = int(str(totals.get(people[person], 0))) + number * prices[item]
     files, program = _make_database(statements)
     return Chore(
-        asked="shop.db is a database of SQLite with people, prices and orders. Write spent.json: an object of what"
-        " all orders of each name cost together, in cents. Several people may have one name; orders that are"
+        instruction="shop.db is a database of SQLite with people, prices and orders. Write spent.json: an object of"
+        " what all orders of each name cost together, in cents. Several people may have one name; orders that are"
         " cancelled do not count.",
         files=files,
         prepare=program,
@@ -157,8 +157,9 @@ def draw_orphans(rng: Random) -> Chore:
             orphans.append(number)
     files, program = _make_database(statements)
     return Chore(
-        asked="In shop.db, a database of SQLite, each row of notes belongs to a folder, or to none where its folder"
-        " is NULL. Write orphans.txt: the ids of notes whose folder does not exist, one a line, the smallest first.",
+        instruction="In shop.db, a database of SQLite, each row of notes belongs to a folder, or to none where its"
+        " folder is NULL. Write orphans.txt: the ids of notes whose folder does not exist, one a line, the smallest"
+        " first.",
         files=files,
         prepare=program,
         solution=python(

@@ -22,8 +22,8 @@ def draw_errors(rng: Random) -> Chore:
         )
     ordered = sorted(((count, path) for path, count in failed.items() if count), key=lambda one: (-one[0], one[1]))
     return Chore(
-        asked="access.log has one request a line. Write errors.txt: for each path with answers of status 500 and"
-        " above, a line 'COUNT PATH', the largest count first, and paths of the same count in the order of the"
+        instruction="access.log has one request a line. Write errors.txt: for each path with answers of status 500"
+        " and above, a line 'COUNT PATH', the largest count first, and paths of the same count in the order of the"
         " alphabet.",
         files={"access.log": join_lines(lines)},
         solution="awk '$6 >= 500 { count[$4]++ } END { for (path in count) print count[path], path }' access.log"
@@ -46,7 +46,7 @@ def draw_sessions(rng: Random) -> Chore:
         else:
             since[user] = clock
     return Chore(
-        asked="sessions.log has lines 'SECOND USER login' and 'SECOND USER logout', in the order of time. Write"
+        instruction="sessions.log has lines 'SECOND USER login' and 'SECOND USER logout', in the order of time. Write"
         " longest.json: an object of the longest finished session of each user, in seconds. A user without a finished"
         " session is not in it.",
         files={"sessions.log": join_lines(lines)},
@@ -73,9 +73,9 @@ def draw_rotated(rng: Random) -> Chore:
     parts = [sorted(rng.sample(lines, 50)) for _ in range(3)]
     parts[0] = sorted({*parts[0], *(line for line in lines if not any(line in part for part in parts))})
     return Chore(
-        asked="logs/ has app.log, app.log.1 and app.log.2.gz; their lines begin with a number of six digits, and some"
-        " lines are in several of them. Write all.log: every line once, in the order of the numbers and then of the"
-        " alphabet.",
+        instruction="logs/ has app.log, app.log.1 and app.log.2.gz; their lines begin with a number of six digits,"
+        " and some lines are in several of them. Write all.log: every line once, in the order of the numbers and then"
+        " of the alphabet.",
         files={f"logs/app.log{suffix}": join_lines(part) for suffix, part in zip(("", ".1", ".2"), parts, strict=True)},
         prepare="gzip -n logs/app.log.2\n",
         solution="{ cat logs/app.log logs/app.log.1; zcat logs/app.log.2.gz; } | LC_ALL=C sort -u > all.log\n",
@@ -97,8 +97,8 @@ def draw_cron(rng: Random) -> Chore:
         if not is_off:
             runs[name] = per_hour * hours
     return Chore(
-        asked="Write runs.json: an object that has, for each job in the file crontab, the name of its program without"
-        " folder and '.sh', and how often it runs on one day. Lines that are commented out do not count.",
+        instruction="Write runs.json: an object that has, for each job in the file crontab, the name of its program"
+        " without folder and '.sh', and how often it runs on one day. Lines that are commented out do not count.",
         files={"crontab": join_lines(lines)},
         solution=python(
             """
@@ -135,9 +135,9 @@ def draw_manifest(rng: Random) -> Chore:
             files[path] = text if fate == "kept" else text.upper() + "x"
     rng.shuffle(manifest)
     return Chore(
-        asked="manifest.sha256 lists files below data/ with their SHA-256, as sha256sum writes it. Write damaged.txt:"
-        " a line 'changed PATH' or 'missing PATH' for each file that is not as listed, sorted as 'LC_ALL=C sort'"
-        " does.",
+        instruction="manifest.sha256 lists files below data/ with their SHA-256, as sha256sum writes it. Write"
+        " damaged.txt: a line 'changed PATH' or 'missing PATH' for each file that is not as listed, sorted as"
+        " 'LC_ALL=C sort' does.",
         files={**files, "manifest.sha256": join_lines(manifest)},
         solution="""while read -r hash path; do
   if [ ! -e "$path" ]; then echo "missing $path"

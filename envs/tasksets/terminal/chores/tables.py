@@ -20,9 +20,9 @@ def draw_join(rng: Random) -> Chore:
         if person in people:
             totals[people[person]] = int(str(totals.get(people[person], 0))) + amount
     return Chore(
-        asked="people.csv has columns id,city and orders.csv has columns person,amount. Write totals.json: an object"
-        " of the sum of the amounts for each city that has orders. Orders of people who are not in people.csv do not"
-        " count.",
+        instruction="people.csv has columns id,city and orders.csv has columns person,amount. Write totals.json: an"
+        " object of the sum of the amounts for each city that has orders. Orders of people who are not in people.csv"
+        " do not count.",
         files={
             "people.csv": join_lines(["id,city", *(f"{number},{city}" for number, city in people.items())]),
             "orders.csv": join_lines(["person,amount", *(f"{person},{amount}" for person, amount in orders)]),
@@ -55,7 +55,7 @@ def draw_clean(rng: Random) -> Chore:
         writer.writerow([f"{' ' * rng.randrange(2)}{field}{' ' * rng.randrange(3)}" for field in row])
     csv.writer(clean, lineterminator="\n").writerows(rows)
     return Chore(
-        asked="raw.csv has three columns without a head: a number, a word, a place. Write clean.csv: the fields"
+        instruction="raw.csv has three columns without a head: a number, a word, a place. Write clean.csv: the fields"
         " without spaces at their ends, each row once, ordered by number, then word, then place; quote only fields"
         " that need it.",
         files={"raw.csv": text.getvalue()},
@@ -92,7 +92,7 @@ def draw_flatten(rng: Random) -> Chore:
 
     document = {word: make(3) for word in rng.sample(_WORDS, 4)}
     return Chore(
-        asked="Write flat.txt: a line for each number, text, truth value and null of document.json, such as"
+        instruction="Write flat.txt: a line for each number, text, truth value and null of document.json, such as"
         " '.birch.dune[0] = 3', '.cedar = \"x\"' or '.dune.ember = null', sorted as 'LC_ALL=C sort' does.",
         files={"document.json": json.dumps(document, indent=2)},
         solution=python(
@@ -125,9 +125,9 @@ def draw_settings(rng: Random) -> Chore:
                 effective[f"{section}.{key}"] = int(value)
         files[f"conf.d/{number}0-{rng.choice(_WORDS)}.ini"] = join_lines(lines)
     return Chore(
-        asked="conf.d has files of settings in INI form; they are read in the order of their names, and a later one"
-        " replaces what earlier ones say. Write effective.json: an object of what holds at the end, with keys such as"
-        " 'web.dune' and whole numbers as values.",
+        instruction="conf.d has files of settings in INI form; they are read in the order of their names, and a later"
+        " one replaces what earlier ones say. Write effective.json: an object of what holds at the end, with keys"
+        " such as 'web.dune' and whole numbers as values.",
         files=files,
         solution=python(
             """
@@ -149,8 +149,8 @@ def draw_encoding(rng: Random) -> Chore:
         for _ in range(3)
     ]
     return Chore(
-        asked="one.txt is in Latin-1, two.txt in UTF-16 with a mark of its order, three.txt in UTF-8 with lines that"
-        " end in CR LF. Write all.txt: the lines of one.txt, two.txt and three.txt, in this order, in UTF-8 with"
+        instruction="one.txt is in Latin-1, two.txt in UTF-16 with a mark of its order, three.txt in UTF-8 with lines"
+        " that end in CR LF. Write all.txt: the lines of one.txt, two.txt and three.txt, in this order, in UTF-8 with"
         " lines that end in LF.",
         files={f"{name}.txt": join_lines(part) for name, part in zip(("one", "two", "three"), lines, strict=True)},
         prepare="iconv -f UTF-8 -t LATIN1 one.txt > new && mv new one.txt\n"

@@ -21,8 +21,8 @@ def draw_nested(rng: Random) -> Chore:
     word, place = f"{rng.choice(_WORDS)}-{rng.randrange(10**6)}", rng.choice(paths)
     files = {path: f"nothing {rng.randrange(10**6)}\n" for path in paths} | {place: f"token: {word}\n"}
     return Chore(
-        asked="box.zip has archives, which have archives. One text in them has a line 'token: ' and a word. Write"
-        " token.txt: the path of that text in its innermost archive, and in a second line the word.",
+        instruction="box.zip has archives, which have archives. One text in them has a line 'token: ' and a word."
+        " Write token.txt: the path of that text in its innermost archive, and in a second line the word.",
         files=files,
         prepare="""for folder in a b 'd e'; do
   [ -d "tree/$folder" ] && tar -czf "${folder// /_}.tar.gz" "tree/$folder"
@@ -55,9 +55,9 @@ def draw_changes(rng: Random) -> Chore:
         if fate != "same":
             changes.append(f"{fate} {name}")
     return Chore(
-        asked="old.tar.gz and new.tar.gz have the same folder at two times. Write changes.txt: a line 'added PATH',"
-        " 'removed PATH' or 'changed PATH' for each file that differs, with paths below old/ and new/, sorted as"
-        " 'LC_ALL=C sort' does.",
+        instruction="old.tar.gz and new.tar.gz have the same folder at two times. Write changes.txt: a line 'added"
+        " PATH', 'removed PATH' or 'changed PATH' for each file that differs, with paths below old/ and new/, sorted"
+        " as 'LC_ALL=C sort' does.",
         files=files,
         prepare="mkdir -p old new && tar -czf old.tar.gz old && tar -czf new.tar.gz new && rm -r old new\n",
         solution=python(
@@ -84,8 +84,8 @@ def draw_modes(rng: Random) -> Chore:
     }
     found = sorted((path, mode) for path, mode in modes.items() if mode & 0o002)
     return Chore(
-        asked="Write open.txt: a line 'MODE PATH' for each file below tree/ that everyone may write, such as '666"
-        " tree/a/x.md', sorted by path as 'LC_ALL=C sort' does. Change no mode.",
+        instruction="Write open.txt: a line 'MODE PATH' for each file below tree/ that everyone may write, such as"
+        " '666 tree/a/x.md', sorted by path as 'LC_ALL=C sort' does. Change no mode.",
         files=dict.fromkeys(modes, "x\n"),
         prepare="".join(f"chmod {mode:o} '{path}'\n" for path, mode in modes.items()),
         solution="find tree -type f -perm -002 -printf '%m %p\\n' | LC_ALL=C sort -k2 > open.txt\n",
@@ -105,8 +105,8 @@ def draw_links(rng: Random) -> Chore:
         if is_dangling:
             dangling.append(f"{link} -> ../../{target}")
     return Chore(
-        asked="Some symbolic links below tree/ lead to nothing. Write dangling.txt: a line 'LINK -> TARGET' for each"
-        " of these, the target as the link has it, sorted as 'LC_ALL=C sort' does.",
+        instruction="Some symbolic links below tree/ lead to nothing. Write dangling.txt: a line 'LINK -> TARGET' for"
+        " each of these, the target as the link has it, sorted as 'LC_ALL=C sort' does.",
         files=dict.fromkeys(paths, "x\n"),
         prepare="".join(links),
         solution="find tree -xtype l -printf '%p -> %l\\n' | LC_ALL=C sort > dangling.txt\n",
@@ -122,8 +122,8 @@ def draw_sizes(rng: Random) -> Chore:
         suffix = path.rpartition(".")[2].lower()
         sizes[suffix] = int(str(sizes.get(suffix, 0))) + len(text)
     return Chore(
-        asked="Write sizes.json: an object of the bytes of all files below tree/ for each last ending of their names,"
-        " in small letters and without the point: 'x.tar.gz' counts for 'gz', 'y.TXT' for 'txt'.",
+        instruction="Write sizes.json: an object of the bytes of all files below tree/ for each last ending of their"
+        " names, in small letters and without the point: 'x.tar.gz' counts for 'gz', 'y.TXT' for 'txt'.",
         files=files,
         solution=python(
             """

@@ -43,7 +43,7 @@ def test_a_folder_is_read_file_by_file(tmp_path):
     ("files", "message"),
     [
         ({}, "found none"),
-        ({"one/task.toml": b""}, "Harbor directory"),
+        ({"one/task.toml": b""}, "instruction.md: expected a readable text"),
         ({"a.jsonl": b'{"id": "t", "input": 1}\n', "b.jsonl": b'{"id": "t", "input": 2}\n'}, "the id 't' of"),
         ({"a.jsonl": b'{"input": 1}\n{"inptu": 1}\n'}, "line 2"),
     ],

@@ -58,6 +58,8 @@ def test_version_2_is_used_below_the_workers_own_cgroup(version_2, monkeypatch):
     (folder / "box/memory.peak").write_text(f"{32 << 20}\n")
     usage = cgroup.usage()
     assert (usage.oom_kills, usage.cpu_seconds, usage.peak_memory_mb) == (1, 1.5, 32.0)
+    cgroup.forget_peak()
+    assert not (folder / "box/memory.max_usage_in_bytes").exists()
 
 
 def test_version_1_has_a_folder_for_each_controller(tmp_path):
@@ -75,6 +77,15 @@ def test_version_1_has_a_folder_for_each_controller(tmp_path):
     found = {file.name: file.read_text() for directory in cgroup.directories for file in directory.iterdir()}
     assert found["memory.limit_in_bytes"] == found["memory.memsw.limit_in_bytes"] == str(64 << 20)
     assert (found["pids.max"], found["cpu.cfs_quota_us"]) == ("13", "50000")
+    assert found["memory.kmem.tcp.limit_in_bytes"] == str(8 << 20)  # beside the rest, which does not count it
+    cgroup.forget_peak()
+    assert (tmp_path / "sys/fs/cgroup/memory/b").joinpath(
+        tree_name(tree), "box/memory.max_usage_in_bytes"
+    ).read_text() == "0"
+
+
+def tree_name(tree):
+    return next(iter(tree.directories)).name
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from envs.sandbox.host_side.outcome import Outcome, make_result
 
 MEMORY_MB = 64
 NONE = CgroupUsage()
-V1 = CgroupUsage(oom_kills=2, cpu_seconds=1.0, peak_memory_mb=30.0)
+V1 = CgroupUsage(oom_kills=2, cpu_seconds=1.0, num_processes=7, peak_memory_mb=30.0)
+MANY = CgroupUsage(cpu_seconds=1.0, num_processes=8)
+FULL = CgroupUsage(cpu_seconds=1.0, num_processes=20)
 V2 = CgroupUsage(oom_kills=2, memory_hits=5, cpu_seconds=1.0, peak_memory_mb=64.0)
 
 
@@ -44,6 +46,19 @@ ENDS = {
     "cgroup removed by its keeper": ((V2, NONE, "gone", 1), ("infra", "gone")),
     "stuck, its own processes busy": ((V1, usage(V1, cpu_seconds=5.0), "stuck", 1), ("policy", "stuck")),
     "stuck, the machine busy": ((V1, usage(V1, cpu_seconds=1.5), "stuck", 1), ("infra", "stuck")),
+    "stuck, the machine busy, and it may have no more processes": (
+        (FULL, usage(FULL, cpu_seconds=1.1), "stuck", 1),
+        ("policy", "stuck"),
+    ),
+    "stuck, the machine busy, its many processes took what it got": (
+        (MANY, usage(MANY, cpu_seconds=1.05), "stuck", 1),
+        ("policy", "stuck"),
+    ),
+    "stuck, the machine gave its many processes nothing": (
+        (MANY, usage(MANY, cpu_seconds=1.01), "stuck", 1),
+        ("infra", "stuck"),
+    ),
+    "gone, and it may have no more processes": ((FULL, FULL, "gone", 1), ("infra", "gone")),
     "stuck, no cgroup": ((NONE, NONE, "stuck", 1), ("infra", "stuck")),
 }
 
@@ -51,9 +66,9 @@ ENDS = {
 @pytest.mark.parametrize("name", ENDS)
 def test_the_end_of_a_box_is_its_commands_doing_where_a_counter_says_so(name):
     (before, after, how, num_running), wanted = ENDS[name]
-    watch = BoxWatch(box="b", before=before, memory_mb=MEMORY_MB, num_running=num_running)
+    watch = BoxWatch(box="b", before=before, memory_mb=MEMORY_MB, max_processes=20, num_running=num_running)
 
-    end = judge_end(watch, after, how, cpu_before=before.cpu_seconds, cpu_limit=5.0)
+    end = judge_end(watch, after, how, at_kill=before, cpu_limit=5.0)
 
     assert (end.cause, end.reason) == wanted
     assert end_with_box(end).status == {"policy": "truncated", "infra": "lost"}[end.cause]

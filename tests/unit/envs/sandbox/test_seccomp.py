@@ -23,6 +23,9 @@ NUMBERS = {
         "setpriority": 141,
         "ioprio_set": 251,
         "sched_setscheduler": 144,
+        "sched_setaffinity": 203,
+        "fcntl": 72,
+        "prctl": 157,
     },
     "aarch64": {
         "read": 63,
@@ -36,6 +39,9 @@ NUMBERS = {
         "setpriority": 140,
         "ioprio_set": 30,
         "sched_setscheduler": 119,
+        "sched_setaffinity": 122,
+        "fcntl": 25,
+        "prctl": 167,
     },
 }
 
@@ -106,6 +112,13 @@ def test_what_boxes_load_is_what_the_generator_writes(machine):
         ("ioprio_set", (1, 1, 0x6000), errno.EPERM),
         ("ioprio_set", (3, 0, 0x6000), errno.EPERM),
         ("sched_setscheduler", (1, 5), errno.EPERM),
+        *(("sched_setaffinity", (thread, 8), None) for thread in (0, 7)),
+        ("sched_setaffinity", (1, 8), errno.EPERM),
+        *(("fcntl", (3, command), None) for command in (2, 6, 1024, 1031)),
+        ("fcntl", (3, 1026, 1), errno.EINVAL),
+        ("prctl", (4, 1), None),
+        ("prctl", (4, 0), 0),  # without an error, it stays dumpable
+        ("prctl", (38, 0), None),
         ("mknodat", (-100 & (1 << 64) - 1, 0, 0o010644), None),
         ("mknodat", (0, 0, 0o020644, 0), errno.EPERM),
         ("mknodat", (0, 0, 0o060644, 0), errno.EPERM),

@@ -81,7 +81,12 @@ def test_equal_arguments_give_equal_bytes_in_processes_with_other_hashes():
 @pytest.mark.parametrize("name", SETS)
 def test_the_splits_share_no_task_and_seeds_no_long_one(name):
     inputs = {
-        split: [hash_input(task) for seed in range(3) for level in range(4) for task in _of(name, split, seed, level)]
+        split: [
+            hash_input(task)
+            for seed in range(3)
+            for level in range(4)
+            for task in _list_tasks(name, split, seed, level)
+        ]
         for split in ("train", "eval")
     }
 
@@ -89,7 +94,7 @@ def test_the_splits_share_no_task_and_seeds_no_long_one(name):
     assert len(set(inputs["train"])) > 0.99 * len(inputs["train"])
 
 
-def _of(name, split, seed, level):
+def _list_tasks(name, split, seed, level):
     return open_taskset(name).tasks(split=split, seed=seed, level=level, count=40)
 
 
@@ -193,8 +198,8 @@ def test_a_library_tells_each_fact_once_where_it_says():
         for fact in facts:
             sentences = [one.format(s=fact.subject.name, o=fact.value) for one in fact.relation.sentences]
             sentences = [one[:1].upper() + one[1:] for one in sentences]
-            told = [article.id for article in world.articles.values() if any(one in article.body for one in sentences)]
-            assert told == [fact.article]
+            found = [article.id for article in world.articles.values() if any(one in article.body for one in sentences)]
+            assert found == [fact.article]
 
 
 @pytest.mark.parametrize("level", range(4))

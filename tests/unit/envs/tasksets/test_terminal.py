@@ -100,7 +100,7 @@ def test_a_task_is_a_directory_in_harbors_form_and_its_verifier_reads_results_as
     assert (config["schema_version"], config["verifier"]["environment_mode"]) == ("1.4", "separate")
     assert config["environment"]["network_mode"] == config["verifier"]["environment"]["network_mode"] == "no-network"
     assert config["artifacts"] == [f"/work/{path}" for path in problem.chore.results]
-    assert problem.chore.asked in (folder / "instruction.md").read_text()
+    assert problem.chore.instruction in (folder / "instruction.md").read_text()
     assert {path for path in folder.rglob("*.sh") if path.stat().st_mode & 0o111} == set(folder.rglob("*.sh"))
     assert not list((folder / "environment").rglob("expected.json"))
 
