@@ -20,6 +20,7 @@ from envs.tasksets.gate.gate import GateOptions, Progress, check_taskset
 from envs.tasksets.gate.screen import print_report, show_progress
 from envs.tasksets.gate.trainable import find_report, save_report, write_task_line
 from envs.tasksets.registry import list_taskset_names, open_taskset
+from envs.tasksets.sources import identify_taskset
 from envs.tasksets.taskset import TaskSet, WritesDirectories
 
 Seed = Annotated[int, typer.Option(min=0, help="Another seed gives other tasks.")]
@@ -156,7 +157,7 @@ def check(
 
 
 def _describe_check(settings: Settings, taskset: TaskSet) -> str:
-    report = find_report(settings.dir, taskset.name, taskset.version)
+    report = find_report(settings.dir, taskset.name, identify_taskset(taskset))
     if report is None:
         return "never"
     return "passed" if report.is_passed else f"failed: {', '.join(report.codes)}"

@@ -18,8 +18,10 @@ _MAX_REFERENCES: Final = 12
 _MIN_TASKS: Final = 4
 _NUM_HOPELESS: Final = 8
 """Unsolved tasks before an answer is given up."""
-_MAX_SHARE: Final = 0.5
-"""Share that fails a set if it certainly lies above it: a coin solves it where each task has two answers."""
+_MAX_SHARE: Final = 0.6
+"""Share that fails a set if it certainly lies above it: a coin solves half where each task has two answers, and one of
+the two may be right somewhat more often.
+"""
 _Z: Final = 1.96
 
 

@@ -85,7 +85,7 @@ def _find_same_ids(drawn: Sequence[DrawnTask]) -> Iterator[Finding]:
 
 
 def _make_key(one: DrawnTask) -> _Key:
-    fingerprint, text = fingerprint_task(one.task), read_task_text(one.task)
+    fingerprint, text = fingerprint_task(one.task), read_task_text(one.task).rstrip(" ?!.,;:")
     grading = msgspec.json.encode(one.task.grading, order="deterministic", enc_hook=repr)
     exact = [fingerprint.input_hash]
     if text:

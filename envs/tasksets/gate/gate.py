@@ -10,18 +10,20 @@ A check is the part of an audit that is cheap enough to run before each training
 """
 
 import asyncio
+import math
 import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from random import Random
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import JsonObject, Split, Task
 from envs.sandbox import PoolOptions, SandboxPool, open_pool
 from envs.script import Script
@@ -31,10 +33,11 @@ from envs.tasksets.gate.elsewhere import PLACES, Elsewhere, JudgedScript, Place,
 from envs.tasksets.gate.leaks.box import read_box
 from envs.tasksets.gate.leaks.contents import list_secrets, list_visible
 from envs.tasksets.gate.leaks.search import TaskContents, find_leaks
-from envs.tasksets.gate.probes import NOTHING, list_always, list_probes
+from envs.tasksets.gate.probes import hedge_answer, list_always, list_probes
 from envs.tasksets.gate.report import CODES, Finding, Report, is_mendable, list_left_out, make_finding
 from envs.tasksets.gate.script_judge import Judgement, ScriptJudge, can_judge
-from envs.tasksets.sources import open_source
+from envs.tasksets.sources import identify_taskset, open_source
+from envs.tasksets.taskset import TaskSet
 
 MIN_REWRITES: Final = 20
 MIN_CHEATS: Final = 20
@@ -57,6 +60,8 @@ _NUM_FORGED: Final = 1
 """Tasks of a level on which failing code and the common forgeries are tried: about 70 answers."""
 _MAX_PART: Final = 0.999
 """Reward of a wrong solution at most, where a set gives parts."""
+_NUM_HEDGED: Final = 12
+"""Other tasks with whose answers the right one is mixed."""
 _SLOW_SECONDS: Final = 60.0
 _TOLERANCE: Final = 1e-9
 
@@ -144,7 +149,9 @@ class Examination:
             BadInputError: a scorer cannot be loaded, or a task of a set has none.
             SandboxError: this machine makes no boxes.
         """
-        by_level = {level: [*self._draw(level)] for level in self.levels}
+        by_level = {level: self._draw(level) for level in self.levels}
+        if not any(by_level.values()):
+            raise BadInputError(f"task set {self.taskset.name!r}: expected tasks, found none; mend its 'tasks'")
         self._drawn = [one for some in by_level.values() for one in some]
         self._tell(Progress(0, 0, f"compare {len(self._drawn)} tasks"))
         self._findings += await asyncio.to_thread(find_duplicates, self._drawn)
@@ -184,7 +191,7 @@ class Examination:
         notes = self._notes if self.is_done else [*self._notes, "it was interrupted: this is what it had found"]
         return Report(
             taskset=self.taskset.name,
-            version=self.taskset.version,
+            version=identify_taskset(self.taskset),
             verdict="failed" if failed or not self.is_done else "passed",
             codes=failed if self.is_done else [*failed, "interrupted"],
             leave_out=list_left_out(findings),
@@ -207,16 +214,19 @@ class Examination:
         drawn = [one for one in self._drawn if not one.is_extra]
         return set() if any(one.is_endless for one in drawn) else {one.task.id for one in drawn}
 
-    def _draw(self, level: int) -> Iterator[DrawnTask]:
-        """Yield tasks of both splits, and some of another seed of train, which must not be in eval either."""
+    def _draw(self, level: int) -> list[DrawnTask]:
+        """Return tasks of both splits, and some of another seed of train, which must not be in eval either."""
         number = None if getattr(self.taskset, "is_finite", False) else self._options.compared
         parts: tuple[tuple[Split, int], ...] = (("train", 0), ("eval", 0), ("train", 1))
+        found: list[DrawnTask] = []
         for split, step in parts if number is not None else parts[:2]:
             self._tell(Progress(0, 0, f"draw tasks of level {level}, split {split}"))
-            tasks = self.taskset.tasks(split=split, seed=self._options.seed + step, level=level, count=number)
-            drawn = list(islice(tasks, number))
+            with _blame(self.taskset, f"tasks of level {level}, split {split}"):
+                tasks = self.taskset.tasks(split=split, seed=self._options.seed + step, level=level, count=number)
+                drawn = list(islice(tasks, number))
             is_endless = number is not None and len(drawn) == number
-            yield from (DrawnTask(task, split, level, is_endless, is_extra=step > 0) for task in drawn)
+            found += (DrawnTask(task, split, level, is_endless, is_extra=step > 0) for task in drawn)
+        return found
 
     def _choose(self, level: int, drawn: Sequence[DrawnTask], number: int) -> list[Task]:
         """Return the tasks that are scored: in a check the first, in an audit any; of both splits."""
@@ -236,7 +246,8 @@ class Examination:
         return False
 
     def _solve(self, task: Task) -> Script | None:
-        found = self.taskset.solve(task)
+        with _blame(self.taskset, f"solve of task {task.id!r}"):
+            found = self.taskset.solve(task)
         return None if found.name == "none" else found
 
     async def _search(self, pool: SandboxPool, drawn: Sequence[DrawnTask]) -> list[Finding]:
@@ -268,11 +279,12 @@ class Examination:
         else:
             cases.append(_Case("reference", task, reference, 1.0, _NUM_TIMES))
         most = _MAX_PART if getattr(self.taskset, "partial", False) else 0.0
-        scripts: dict[str, tuple[Sequence[Script], float, float]] = {
-            "rewrites": (self.taskset.rewrites(task), 1.0, 0.0),
-            "mutants": (self.taskset.mutants(task), 0.0, most),
-            "cheats": (self.taskset.cheats(task), 0.0, 0.0),
-        }
+        with _blame(self.taskset, f"rewrites, mutants or cheats of task {task.id!r}"):
+            scripts: dict[str, tuple[Sequence[Script], float, float]] = {
+                "rewrites": (self.taskset.rewrites(task), 1.0, 0.0),
+                "mutants": (self.taskset.mutants(task), 0.0, most),
+                "cheats": (self.taskset.cheats(task), 0.0, 0.0),
+            }
         for code, (some, expected, most) in scripts.items():
             for number, script in enumerate(some):
                 cases.append(_Case(code, task, script, expected, 2 if number % _REPEATED == 0 else 1, most))
@@ -281,7 +293,15 @@ class Examination:
                 _Case(probe.code, task, probe.script, 0.0, 1)
                 for probe in list_probes(task, reference, is_forged=task.id in self._forged)
             ]
+            if reference is not None and (hedge := hedge_answer(reference, self._list_others(task))) is not None:
+                cases.append(_Case("hedge", task, hedge, 0.0, 1, _MAX_PART))
         return cases
+
+    def _list_others(self, task: Task) -> list[Script]:
+        """Return the references of some other tasks."""
+        others = [one.task for one in self._drawn if not one.is_extra and one.task.id != task.id]
+        some = Random(f"{self._options.seed} {task.id}").sample(others, min(_NUM_HEDGED, len(others)))
+        return [one for one in map(self._solve, some) if one is not None]
 
     async def _try_constants(
         self, judge: ScriptJudge, level: int, sample: Sequence[Task], drawn: Sequence[DrawnTask]
@@ -321,6 +341,16 @@ class Examination:
             if (first.reward, first.status) != (other.reward, other.status):
                 text = f"{_describe(first)}, in {place} {_describe(other)}"
                 yield make_finding("unstable-verdict", text, tasks=[case.task.id], script=case.script.name)
+
+
+@contextmanager
+def _blame(taskset: TaskSet, what: str) -> Generator[None]:
+    try:
+        yield
+    except AgentLayerError:
+        raise
+    except Exception as error:  # a set's own code may raise anything
+        raise BadInputError(f"task set {taskset.name!r}: {what} failed with {error!r}; mend the set") from error
 
 
 async def _judge_all(
@@ -363,7 +393,8 @@ async def _judge(judge: ScriptJudge, case: _Case) -> tuple[_Case, list[Judgement
 
 def _is_right(case: _Case, found: Judgement) -> bool:
     most = max(case.expected, case.most)
-    return found.reward is not None and case.expected - _TOLERANCE < found.reward < most + _TOLERANCE
+    least = case.expected or -math.inf  # a penalty is none
+    return found.reward is not None and least - _TOLERANCE < found.reward < most + _TOLERANCE
 
 
 class _Verdicts:
@@ -410,8 +441,8 @@ class _Verdicts:
                 case, first = cases[0]
                 more = f"; and {len(cases) - 1} more" if len(cases) > 1 else ""
                 text = f"expected {case.expected:g}, found {_describe(first)}{more}"
-                is_strict = code == "unscored" and not is_audit and case.script.name == NOTHING
-                severity = "fails" if is_strict else None
+                is_empty = code == "unscored" and any(one.code in ("empty", "untouched") for one, _ in cases)
+                severity = "fails" if is_empty else None
                 found.append(make_finding(code, text, tasks=[task], script=case.script.name, severity=severity))
         slow = [(seconds, task) for seconds, task in self._seconds if seconds > _SLOW_SECONDS]
         found += [make_finding("slow-scoring", f"{max(slow)[0]:.0f} s", tasks=[max(slow)[1]])] if slow else []
@@ -425,7 +456,8 @@ class _Verdicts:
                 codes["says-yes"] = [*codes.get("says-yes", ()), *codes["empty"], *codes["garbage"]]
             implied = {"empty", "garbage", "echo", "cheats"} if "says-yes" in codes else set[str]()
             implied |= {"echo"} if "garbage" in codes else set()
-            implied |= {"rewrites"} if "reference" in codes else set()
+            implied |= {"rewrites", "unscored"} if "reference" in codes else set()
+            implied |= {"hedge"} if codes.keys() & {"says-yes", "empty", "garbage", "echo"} else set()
             yield from ((code, task, cases) for code, cases in codes.items() if code not in implied)
 
     def pays(self, task: Task) -> bool:

@@ -2,15 +2,13 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
 from agent_layer.schema import Task, json_text
 from envs.grading import common_cheats
 from envs.script import Script
 
-NOTHING: Final = "nothing"
-"""Name of the script that changes and answers nothing."""
 _GARBAGE: Final = {
     "word": "qzxv",
     "sentence": "Colourless green ideas sleep furiously, and so do I.",
@@ -59,7 +57,7 @@ class Probe(NamedTuple):
 def list_always(task: Task) -> list[Probe]:
     """Return what every check tries: an attempt that does nothing, and an empty answer."""
     nothing = "untouched" if task.artifacts else "empty"
-    probes = [Probe(nothing, Script(name=NOTHING)), Probe("empty", answer("empty answer", ""))]
+    probes = [Probe(nothing, Script(name="nothing")), Probe("empty", answer("empty answer", ""))]
     if files := dict.fromkeys(_find_artifacts(task, Script(name="")), ""):
         probes.append(Probe("empty", Script(name="emptied files", files=dict(files))))
         probes.append(Probe("empty", Script(name="removed files", files=dict.fromkeys(files))))
@@ -97,6 +95,16 @@ def answer(name: str, text: str) -> Script:
     return Script(name=name, replies=[{"role": "assistant", "content": text}], result=text)
 
 
+def hedge_answer(reference: Script, others: Sequence[Script]) -> Script | None:
+    """Return the right answer amid those of other tasks, as a policy that does not choose; None: there is no such."""
+    right, wrong = _read_answer(reference), {_read_answer(one) for one in others}
+    texts = sorted(one for one in wrong if one is not None and one != right)
+    if right is None or not texts or reference.files or _find_code(reference) is not None:
+        return None
+    half = (len(texts) + 1) // 2
+    return answer("all answers at once", "\n".join([*texts[:half], right, *(texts[half:] or texts[:1])]))
+
+
 class _Code(NamedTuple):
     text: str
     is_fenced: bool
@@ -104,9 +112,7 @@ class _Code(NamedTuple):
 
 def _find_code(reference: Script) -> _Code | None:
     """Return the Python code that a reference answers; None: it answers something else."""
-    content = reference.result if isinstance(reference.result, str) else None
-    if content is None and reference.replies and isinstance(last := reference.replies[-1].get("content"), str):
-        content = last
+    content = _read_answer(reference)
     if content is None:
         return None
     fenced = _FENCE.search(content)
@@ -120,6 +126,14 @@ def _find_code(reference: Script) -> _Code | None:
     )
     prints = re.search(r"\bprint\(|\binput\(", text) is not None
     return _Code(text, fenced is not None) if has_code or prints else None
+
+
+def _read_answer(reference: Script) -> str | None:
+    """Return the text that a reference answers."""
+    if isinstance(reference.result, str):
+        return reference.result
+    last = reference.replies[-1].get("content") if reference.replies else None
+    return last if isinstance(last, str) else None
 
 
 def _find_artifacts(task: Task, reference: Script) -> list[str]:

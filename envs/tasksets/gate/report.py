@@ -30,7 +30,7 @@ CODES: Final[dict[str, Code]] = {
     "duplicates": Code("fails", _TASKS, "Tasks of one split ask the same."),
     "near-duplicates": Code("warns", _TASKS, "Tasks of one split ask nearly the same, with the same answer."),
     "leak": Code("fails", _TASKS, "The agent sees what only the scorer should know."),
-    "reference": Code("fails", _TASKS, "The reference scores below 1."),
+    "reference": Code("fails", _TASKS, "The reference does not score 1."),
     "rewrites": Code("fails", _TASKS, "Another right solution scores below 1."),
     "mutants": Code("fails", _TASKS, "Wrong solutions score above 0."),
     "says-yes": Code(
@@ -40,13 +40,12 @@ CODES: Final[dict[str, Code]] = {
     "untouched": Code("fails", _TASKS, "An attempt that does nothing scores above 0."),
     "echo": Code("fails", _TASKS, "The prompt, given back, scores above 0."),
     "garbage": Code("fails", _TASKS, "An answer without sense scores above 0."),
+    "hedge": Code("fails", _TASKS, "All answers at once score as the right one does."),
     "cheats": Code("fails", _TASKS, "A forgery scores above 0."),
     "unstable-verdict": Code("fails", _TASKS, "The same answer scores differently."),
     "constant-answer": Code("fails", _SET, "One answer solves many tasks."),
     "few-scripts": Code("fails", _SET, "The set brings too few right solutions, wrong ones or forgeries of its own."),
-    "unscored": Code(
-        "warns", _TASKS, "The scorer fails on an odd answer, so a policy can choose no reward instead of 0."
-    ),
+    "unscored": Code("warns", _TASKS, "The scorer fails on an answer, so a policy can choose no reward instead of 0."),
     "slow-scoring": Code("warns", _TASKS, "Scoring one answer takes long."),
     "always-solved": Code("warns", _TASKS, "The model solves the task each time, so it teaches nothing."),
     "never-solved": Code("warns", _TASKS, "The model never solves the task."),

@@ -14,6 +14,7 @@ from envs.grading import has_shared_judge
 from envs.scorers import load_scorer
 from envs.tasksets.gate.report import Report
 from envs.tasksets.registry import read_holdout
+from envs.tasksets.sources import identify_taskset
 from envs.tasksets.taskset import TaskSet
 
 
@@ -35,7 +36,7 @@ def find_report(directory: Path, taskset: str, version: str) -> Report | None:
 
 def write_task_line(task: Task, taskset: TaskSet) -> bytes:
     """Return a task of a set as a line of a tasks file; run and split are of the submission."""
-    labels = {**task.labels, TASKSET_LABEL: taskset.name, VERSION_LABEL: taskset.version}
+    labels = {**task.labels, TASKSET_LABEL: taskset.name, VERSION_LABEL: identify_taskset(taskset)}
     if (holdout := read_holdout(taskset)) != "exact":
         labels[HOLDOUT_LABEL] = holdout
     fields: JsonObject = msgspec.to_builtins(msgspec.structs.replace(task, labels=labels))

@@ -58,11 +58,17 @@ class Secret(NamedTuple):
 
 
 def list_visible(task: Task, more: Iterable[VisibleText] = ()) -> list[VisibleText]:
-    """Return what the agent sees: input, files, the environment of its box, its ids; structures as JSON, too."""
-    sandbox = task.sandbox.env if task.sandbox else {}
-    fields = {"input": task.input, "files": task.files, "environment": sandbox, "id": task.id, "type": task.task_type}
+    """Return what the agent sees: input, files, the environment of its box, labels, ids; structures as JSON, too."""
+    fields = {
+        "input": task.input,
+        "files": {re.sub(r"\d+", "#", name): text for name, text in task.files.items()},
+        "environment": task.sandbox.env if task.sandbox else {},
+        "labels": task.labels,
+        "id": task.id,
+        "type": task.task_type,
+    }
     found = [VisibleText(place, text) for place, text in _walk(msgspec.to_builtins(fields, enc_hook=repr), "")]
-    found += [VisibleText(f"files.{name}#name", name) for name in task.files]
+    found += [VisibleText("files#name", name) for name in task.files]
     for one in more:
         found += [one, *(VisibleText(f"{one.place}.{place}", text) for place, text in _walk(_parse(one.text), ""))]
     total, kept = 0, list[VisibleText]()

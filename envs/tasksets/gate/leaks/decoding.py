@@ -15,6 +15,11 @@ _MAX_DEPTH: Final = 3
 _MAX_TEXTS: Final = 2000
 """Texts that one text may hide; beyond it the rest is not looked at."""
 _MAX_BYTES: Final = 1 << 20
+_MIN_TOKEN: Final = 8
+"""Characters of what may be encoded, and is no short word."""
+_MIN_FILE: Final = 32
+"""Bytes of a file that is no text, at least; the texts inside are as ``strings`` finds them."""
+_INSIDE: Final = re.compile(rb"[ -~]{6,}")
 _NUM_BEFORE: Final = 20
 """Characters before a place that tell it from others."""
 
@@ -49,6 +54,15 @@ def describe_place(text: str, start: int) -> str:
     return before if start <= _NUM_BEFORE or re.search("[^\\W_]", before.replace("#", "")) else ""
 
 
+def strip_encoded(text: str, encoding: str) -> str:
+    """Return a text in lower case without what may be in an encoding, as ``find_texts`` names it."""
+    token = _TOKENS.get(encoding.partition("+")[0])
+    if token is None:
+        return text
+    flags = re.IGNORECASE | re.ASCII
+    return re.sub(token[0].pattern, lambda one: one[0] * (len(one[0]) < _MIN_TOKEN), text, flags=flags)
+
+
 def _decode(text: str) -> Iterator[tuple[str, str, str]]:
     for encoding, decode in _WHOLE.items():
         if (inner := decode(text)) != text and inner:
@@ -60,13 +74,17 @@ def _decode(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _decode_bytes(content: bytes) -> str:
-    """Return bytes as a text; empty: they are none."""
+    """Return bytes as a text, of an image or the like the texts inside; empty: they are none."""
     try:
         if content[:2] in (b"x\x9c", b"x\xda", b"x\x01", b"x^"):
             content = zlib.decompressobj().decompress(content, _MAX_BYTES)
         elif content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)[:_MAX_BYTES]
         text = content.decode()
+    except UnicodeDecodeError:
+        return "\n".join(
+            one.decode() for one in _INSIDE.findall(content.replace(b"\0", b"")) if len(content) >= _MIN_FILE
+        )
     except (ValueError, OSError, EOFError, zlib.error):
         return ""
     return text if text.replace("\n", "").replace("\t", "").isprintable() else ""

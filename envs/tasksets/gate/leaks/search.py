@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from envs.tasksets.gate.leaks.contents import STRUCTURE, Secret, VisibleText, is_named_answer, normalise, read_number
-from envs.tasksets.gate.leaks.decoding import HiddenText, describe_place, find_texts
+from envs.tasksets.gate.leaks.decoding import HiddenText, describe_place, find_texts, strip_encoded
 
 _NUM_OTHERS: Final = 3
 """Tasks whose values are looked for in each task, to know how often one is there by chance."""
@@ -25,6 +25,9 @@ _MIN_SHARE: Final = 0.5
 _MAX_CHANCE: Final = 1e-3
 _PLAIN_BITS: Final = 40.0
 _ENCODED_BITS: Final = 20.0
+_ID_BITS: Final = 12.0
+_MIN_ALIKE: Final = 4
+"""Inputs of one template, at least, where values are all that tells them apart."""
 _MAX_PLACES: Final = 4
 _MIN_UNBOUNDED: Final = 16
 """Characters of a text that is found inside of words, too."""
@@ -40,6 +43,11 @@ _TRANSFORMS: Final[dict[str, Callable[[str], str]]] = {
     "spaced": " ".join,
 }
 """Encodings that tasks ask for."""
+_ASKS: Final = re.compile(
+    r"\b(?:decod|decipher|decrypt|cipher|revers|backward|mirror|unscrambl|base ?64|base ?32|hexa?|binary|ascii|rot"
+    r"|spell|repeat|copy|echo|upper|lower|capital|convert|translat)"
+)
+"""Words of inputs that ask to decode what they hold, or to copy it."""
 _NUMBER: Final = re.compile(r"(?<![\w.])-?(?:\d+(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 
 
@@ -153,18 +161,20 @@ class _Search:
         if total < _MIN_TASKS or number < _MIN_SHARE * total or rule.before == _LIST:
             return False
         chance = (self._by_chance[rule] + 0.5) / (total * len(self._steps) + 1)
-        num_alike = self._num_alike[_group(rule)]
+        num_alike = 1 if rule.place == "id" else self._num_alike[_group(rule)]
         chance = chance if num_alike < 2 else max(chance, 1 / num_alike)
         return num_alike * _tail(total, number, chance) < _MAX_CHANCE
 
     def _is_question(self, rule: _Rule, found: dict[int, _Hit]) -> bool:
-        """Whether nothing but the encoded value tells the inputs apart."""
+        """Whether the input asks to decode or to copy, and nothing but the value in it tells the inputs apart."""
         rests: set[tuple[str, ...]] = set()
         for at, hit in found.items():
             encoded = _TRANSFORMS.get(rule.encoding, str)(hit.form)
-            texts = (view.text for view in self._views[at] if not view.encoding and view.place.startswith("input"))
-            rests.add(tuple(text.replace(encoded, "") for text in texts))
-        return rule.encoding in _TRANSFORMS and len(rests) == 1
+            texts = [view.text for view in self._views[at] if not view.encoding and view.place.startswith("input")]
+            if not hit.view.place.startswith("input") or is_named_answer(hit.view.place):
+                return False
+            rests.add(tuple(strip_encoded(text.replace(encoded, ""), rule.encoding) for text in texts))
+        return len(rests) * _MIN_ALIKE <= len(found) and any(map(_ASKS.search, next(iter(rests))))
 
     def _describe(self, found: dict[int, _Hit], *, is_question: bool) -> Leak:
         self._named |= found.keys()
@@ -191,7 +201,7 @@ def _match(views: Iterable[_View], secret: Secret) -> Iterator[_Hit]:
     """Yield where views hold a secret; encoded only where the same text does not hold it plainly."""
     shortest, plain = min(secret.forms, key=len), set[str]()
     for view in views:
-        if (view.encoding and view.place in plain) or (view.place == "id" and secret.bits < _ENCODED_BITS):
+        if (view.encoding and view.place in plain) or (view.place == "id" and secret.bits < _ID_BITS):
             continue  # ids count, and so do the answers of simple tasks
         if view.text in secret.forms or (secret.number is not None and read_number(view.text) == secret.number):
             found = [(_WHOLE, shortest)]
