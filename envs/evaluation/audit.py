@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import msgspec
@@ -49,6 +50,9 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
     model: Annotated[
         str | None, typer.Option(help="Also name tasks that this model solves always or never; as 'eval' takes it.")
     ] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Plays the tasks with --model; else what they or their set name.")
+    ] = None,
     n: Annotated[int, typer.Option("-n", min=2, max=1000, help="Rollouts of each task with --model.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     report_file: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON into a file.")] = None,
@@ -80,9 +84,13 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
         with suppress(KeyboardInterrupt):
             asyncio.run(examination.run())
     if model is not None and examination.is_done:
-        for one in examination.levels:
-            request = EvalRequest(tasks=source, model=model, n=n, level=one, seed=seed, limit=sample)
-            examination.add(*_judge_attempts(evaluate(settings, request), one, n))
+        for one, tasks in examination.sample.items():
+            with TemporaryDirectory() as folder:
+                path = Path(folder) / f"audit-level-{one}.jsonl"
+                _write(path, (write_task_line(task, examination.taskset) for task in tasks))
+                agent_name = agent or examination.taskset.agent or None
+                request = EvalRequest(tasks=str(path), agent=agent_name, model=model, n=n)
+                examination.add(*_judge_attempts(evaluate(settings, request), one, n))
     report = examination.report()
     if (level is None and examination.is_done) or report.failures:
         save_report(settings.dir, report)

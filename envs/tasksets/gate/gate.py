@@ -136,7 +136,9 @@ class Examination:
         self._notes: list[str] = []
         self._figures: JsonObject = {}
         self._judged = _Verdicts()
-        self._sample: dict[str, Task] = {}
+        self.sample: dict[int, list[Task]] = {}
+        """Tasks of each level that are scored, once they are drawn."""
+        self._scored: dict[str, Task] = {}
         self._forged = set[str]()
         """Ids of tasks on which failing code and forgeries are tried."""
         self.is_done = False
@@ -155,19 +157,19 @@ class Examination:
         self._drawn = [one for some in by_level.values() for one in some]
         self._tell(Progress(0, 0, f"compare {len(self._drawn)} tasks"))
         self._findings += await asyncio.to_thread(find_duplicates, self._drawn)
-        sample = {level: self._choose(level, some, self._options.count) for level, some in by_level.items()}
+        self.sample = {level: self._choose(level, some, self._options.count) for level, some in by_level.items()}
         async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
             for level, some in by_level.items():
                 self._tell(Progress(0, 0, f"look for leaks at level {level}"))
                 self._findings += await self._search(pool, some)
             judge = ScriptJudge(pool)
-            tasks = [task for some in sample.values() for task in some if self._can_judge(task)]
-            self._forged = {task.id for some in sample.values() for task in some[:_NUM_FORGED]}
+            tasks = [task for some in self.sample.values() for task in some if self._can_judge(task)]
+            self._forged = {task.id for some in self.sample.values() for task in some[:_NUM_FORGED]}
             async for case, verdicts in _judge_all(judge, tasks, self._make_cases, self._tell):
                 self._judged.add(case, verdicts)
-                self._sample[case.task.id] = case.task
+                self._scored[case.task.id] = case.task
             if self._is_audit:
-                for level, some in sample.items():
+                for level, some in self.sample.items():
                     if not any(self._judged.pays(task) for task in some):
                         await self._try_constants(judge, level, some, by_level[level])
         await self._compare_elsewhere()
@@ -195,13 +197,13 @@ class Examination:
             verdict="failed" if failed or not self.is_done else "passed",
             codes=failed if self.is_done else [*failed, "interrupted"],
             leave_out=list_left_out(findings),
-            is_mendable=self.is_done and is_mendable(findings, self._list_all(), self._sample.keys()),
+            is_mendable=self.is_done and is_mendable(findings, self._list_all(), self._scored.keys()),
             at=time.time(),
             kind=self._options.kind,
             seed=self._options.seed,
             levels=self.levels,
             num_compared=len(self._drawn),
-            num_tasks=len(self._sample),
+            num_tasks=len(self._scored),
             counts=self._judged.counts,
             findings=findings,
             figures=self._figures | self._judged.figures(),

@@ -150,7 +150,43 @@ class Targets(Sums):
         return change(task, input=text, grading={"target": target, "answer": f"{target - offset}+{offset}"})
 
 
-GOOD = {one.__name__: one for one in (Sums, Choices, Extraction, Coins, Mirrors, Targets)}
+class Copies(Sums):
+    """Words to write in upper case: comparing without case finds the answer in the question."""
+
+    def fill(self, task, rng, index):
+        word = "".join(rng.choice("abcdefghijklmnop") for _ in range(10))
+        return change(task, input=f"Write {word} in upper case, for {task.split}.", grading={"answer": word.upper()})
+
+
+class Codes(Sums):
+    """Texts to decode."""
+
+    def fill(self, task, rng, index):
+        words = f"{' '.join(rng.sample(_WORDS, 3))} {task.split}"
+        text = f"Decode this base64: {base64.b64encode(words.encode()).decode()}"
+        return change(task, input=text, grading={"answer": words})
+
+
+class Unbalanced(Sums):
+    """Yes or no, where no is right somewhat more often."""
+
+    def fill(self, task, rng, index):
+        number = 2 * rng.randint(10**5, 10**7) + (task.split == "eval")
+        right = "no" if number % 3 and number % 5 else "yes"
+        return change(task, input=f"Is {number} divisible by 3 or by 5?", grading={"answer": right})
+
+
+def score_with_penalty(task, trajectory, result):
+    """Return -1 for wrong answers."""
+    return 2 * score_equal(task, trajectory, result) - 1
+
+
+class Penalties(Sums):
+    scorer = f"{__name__}:score_with_penalty"
+
+
+_GOOD = (Sums, Choices, Extraction, Coins, Mirrors, Targets, Copies, Codes, Unbalanced, Penalties)
+GOOD = {one.__name__: one for one in _GOOD}
 
 
 class WrongReference(Sums):
@@ -325,7 +361,77 @@ class SomeLeak(Sums):
         return change(task, input=text, grading={"answer": code})
 
 
+def score_mentioned(task, trajectory, result):
+    """Return whether the answer is anywhere in what was said."""
+    return float(str(task.grading["answer"]) in str(read_answer(trajectory, result)))
+
+
+class Mentioned(Sums):
+    scorer = f"{__name__}:score_mentioned"
+
+
+def score_last_step(task, trajectory, result):
+    """Return whether the answer is the expected one; fail where it is no number."""
+    return float(int(read_answer(trajectory, result)) == task.grading["answer"])
+
+
+class FailsOnNothing(Sums):
+    scorer = f"{__name__}:score_last_step"
+
+
+class InFileNames(Sums):
+    """The answer is the name of a file."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return change(task, files={f"data/{task.grading['answer']}.txt": "hello"})
+
+
+class InIds(Sums):
+    """The answer is in the id."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return change(task, id=f"{task.split}-{index}-{task.grading['answer']}")
+
+
+class InPictures(Sums):
+    """The answer is a comment of a picture."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        noise = bytes(rng.randrange(128, 256) for _ in range(40))
+        picture = b"\xff\xd8\xff\xe1Exif\0\0" + f"Comment={task.grading['answer']}".encode() + noise
+        url = f"data:image/jpeg;base64,{base64.b64encode(picture).decode()}"
+        parts = [{"type": "text", "text": task.input}, {"type": "image_url", "image_url": {"url": url}}]
+        return change(task, input=[{"role": "user", "content": parts}])
+
+
+class InReversedVariables(Sums):
+    """All ask the same; a variable has the answer backward."""
+
+    def fill(self, task, rng, index):
+        secret = f"{rng.getrandbits(48):012x}"
+        env = {"TOKEN": secret[::-1]}
+        return change(task, input=f"Guess {index}.", grading={"answer": secret}, sandbox=SandboxSpec(env=env))
+
+
+class Punctuated(Repeated):
+    """Each task twice, with other signs at its end."""
+
+    def fill(self, task, rng, index):
+        task = super().fill(task, rng, index)
+        return change(task, input=f"{task.input}{' ?!' * (index % 2)}")
+
+
 BAD = {
+    Mentioned: {"hedge"},
+    FailsOnNothing: {"unscored"},
+    InFileNames: {"leak"},
+    InIds: {"leak"},
+    InPictures: {"leak"},
+    InReversedVariables: {"leak"},
+    Punctuated: {"duplicates"},
     WrongReference: {"reference"},
     EmptyPays: {"empty"},
     EchoPays: {"echo"},

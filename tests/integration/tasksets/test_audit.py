@@ -10,7 +10,7 @@ import pytest
 
 from agent_layer.dispatcher import FILE_SET, find_verdict, identify_file
 from agent_layer.errors import BadInputError
-from envs.tasksets import check_trainable, save_report
+from envs.tasksets import check_trainable, save_report, write_task_line
 from envs.tasksets.gate.elsewhere import PLACES
 from envs.tasksets.gate.gate import Examination, GateOptions, check_taskset
 from envs.tasksets.gate.report import CODES
@@ -111,7 +111,8 @@ def test_equal_seeds_audit_equal_samples_and_others_do_not():
 def test_a_verdict_is_stored_and_a_failed_set_does_not_train(tmp_path):
     report = audit(planted.Named, places=())
     task = next(iter(planted.Named().tasks(split="train")))
-    labelled = msgspec.structs.replace(task, labels={"taskset": "planted", "taskset_version": "1"})
+    labels = {"taskset": "planted", "taskset_version": report.version}
+    labelled = msgspec.structs.replace(task, labels=labels)
 
     save_report(tmp_path, report)
 
@@ -166,6 +167,44 @@ def test_a_set_is_found_by_file_and_module(tmp_path, monkeypatch):
         open_source("two_sets")
     with pytest.raises(BadInputError, match="no_such_set"):
         open_source("no_such_set")
+
+
+def test_changed_code_has_no_verdict(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "own_set.py"
+    path.write_text("from planted_sets import Sums\nclass Mine(Sums):\n    pass\n")
+    taskset = open_source(str(path))
+    task = next(taskset.tasks(split="train"))
+    save_report(tmp_path, audit(str(path), places=()))
+
+    check_trainable(tmp_path, [_read_back(task, taskset)])
+    path.write_text(path.read_text().replace("pass", "scorer = 'planted_sets:score_start'"))
+
+    with pytest.raises(BadInputError, match="never checked here"):
+        check_trainable(tmp_path, [_read_back(task, taskset)])
+
+
+def _read_back(task, taskset):
+    labels = json.loads(write_task_line(task, taskset))["labels"]
+    return msgspec.structs.replace(task, labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("def tasks(self, **_): return iter(())", "expected tasks, found none"),
+        ("def fill(self, task, rng, index): return {}['row']", r"tasks of level 0, split train failed with KeyError"),
+        ("def solve(self, task): return {}['row']", r"solve of task 'train-0-0' failed with KeyError"),
+        ("def cheats(self, task): return {}['row']", r"cheats of task .* failed with KeyError"),
+    ],
+)
+def test_a_set_that_fails_itself_is_named(tmp_path, monkeypatch, body, error):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"broken_{abs(hash(body))}"
+    (tmp_path / f"{name}.py").write_text(f"from planted_sets import Sums\nclass Broken(Sums):\n    {body}\n")
+
+    with pytest.raises(BadInputError, match=error):
+        audit(name, places=(), compared=8)
 
 
 def test_an_interrupted_audit_reports_what_it_found():
