@@ -72,13 +72,16 @@ def open_source(name: str) -> TaskSet:
     Raises: BadInputError: there is none, or a module has several.
     """
     path = Path(name)
+    if name in list_taskset_names():
+        return open_taskset(name)
     is_harbor = path.is_dir() and next(path.rglob("task.toml"), None) is not None  # its tests may be *.jsonl
     is_lines = path.is_dir() and not is_harbor and next(path.rglob("*.jsonl"), None) is not None
     if (path.is_file() and path.suffix == ".jsonl") or is_lines:
         return FileSet(path)
     if path.is_file() and path.suffix == ".py":
         return open_taskset(_name_attribute(name, _import_file(path)))
-    if ":" not in name and name not in list_taskset_names() and _is_module(name):
+    is_plain = path.is_dir() and not (path / "__init__.py").exists()
+    if ":" not in name and not is_plain and _is_module(name):
         return open_taskset(_name_attribute(name, import_module(name)))
     return open_taskset(name)
 

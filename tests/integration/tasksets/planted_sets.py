@@ -413,7 +413,9 @@ class InReversedVariables(Sums):
     def fill(self, task, rng, index):
         secret = f"{rng.getrandbits(48):012x}"
         env = {"TOKEN": secret[::-1]}
-        return change(task, input=f"Guess {index}.", grading={"answer": secret}, sandbox=SandboxSpec(env=env))
+        return change(
+            task, input=f"Guess {task.split} {index}.", grading={"answer": secret}, sandbox=SandboxSpec(env=env)
+        )
 
 
 class Punctuated(Repeated):

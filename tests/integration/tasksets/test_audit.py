@@ -87,12 +87,14 @@ def test_code_that_fails_must_not_pass(kind):
 
 
 @pytest.mark.long
-def test_our_own_sets_have_no_finding():
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("name", ["arithmetic", "search", "terminal", "repair"])
+def test_our_own_sets_have_no_finding(name, level):
     require_kind("namespace", "session")
 
-    for level in (0, 1):
-        report = audit("repair", levels=[level], count=1, compared=40)
-        assert report.findings == [], level
+    report = audit(name, levels=[level], count=1, compared=40)
+
+    assert report.findings == []
 
 
 def test_equal_seeds_audit_equal_samples_and_others_do_not():
