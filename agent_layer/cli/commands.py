@@ -64,11 +64,7 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     " same twice.",
                     f"{_TASKSETS}:check",
                 ),
-                Command(
-                    "audit",
-                    "Audit any task set: what its scorer rewards, and whether an agent sees what it expects.",
-                    "envs.evaluation.audit:audit",
-                ),
+                Command("audit", "Audit any task set: its scorer, leaks, duplicates.", "envs.evaluation.audit:audit"),
             ),
         ),
         Command(

@@ -37,7 +37,8 @@ def print_report(report: Report) -> None:
     console = Console(highlight=False)
     console.print(
         f"{report.kind} of {escape(report.taskset)} version {escape(report.version)}, seed {report.seed}:"
-        f" {report.verdict}; {report.num_compared:,} tasks compared, {report.num_tasks:,} scored, {report.seconds:.0f} s"
+        f" {report.verdict};"
+        f" {report.num_compared:,} tasks compared, {report.num_tasks:,} scored, {report.seconds:.0f} s"
     )
     counts = Table(box=None, pad_edge=False)
     for column in ("answers", "as they must be", "of"):

@@ -18,40 +18,10 @@ from envs.grading import Call, Verdict, call_functions, equal_values, prepare_bo
 from envs.tasksets import Script
 
 _flips = itertools.count()
-_WORDS = [
-    "river",
-    "lamp",
-    "window",
-    "engine",
-    "copper",
-    "garden",
-    "signal",
-    "pepper",
-    "bridge",
-    "candle",
-    "forest",
-    "magnet",
-    "pocket",
-    "silver",
-    "thunder",
-    "velvet",
-    "walnut",
-    "yellow",
-    "anchor",
-    "basket",
-    "cactus",
-    "dragon",
-    "ember",
-    "falcon",
-    "ginger",
-    "harbor",
-    "island",
-    "jacket",
-    "kernel",
-    "ladder",
-    "marble",
-    "needle",
-]
+_WORDS = (
+    "river lamp window engine copper garden signal pepper bridge candle forest magnet pocket silver thunder velvet "
+    "walnut yellow anchor basket cactus dragon ember falcon ginger harbor island jacket kernel ladder marble needle"
+).split()  # noqa: SIM905  # a list has one line for each
 
 
 def read_answer(trajectory, result):
@@ -185,8 +155,7 @@ class Penalties(Sums):
     scorer = f"{__name__}:score_with_penalty"
 
 
-_GOOD = (Sums, Choices, Extraction, Coins, Mirrors, Targets, Copies, Codes, Unbalanced, Penalties)
-GOOD = {one.__name__: one for one in _GOOD}
+GOOD = [Sums, Choices, Extraction, Coins, Mirrors, Targets, Copies, Codes, Unbalanced, Penalties]
 
 
 class WrongReference(Sums):
@@ -361,13 +330,13 @@ class SomeLeak(Sums):
         return change(task, input=text, grading={"answer": code})
 
 
+class Mentioned(Sums):
+    scorer = f"{__name__}:score_mentioned"
+
+
 def score_mentioned(task, trajectory, result):
     """Return whether the answer is anywhere in what was said."""
     return float(str(task.grading["answer"]) in str(read_answer(trajectory, result)))
-
-
-class Mentioned(Sums):
-    scorer = f"{__name__}:score_mentioned"
 
 
 def score_last_step(task, trajectory, result):
@@ -380,16 +349,12 @@ class FailsOnNothing(Sums):
 
 
 class InFileNames(Sums):
-    """The answer is the name of a file."""
-
     def fill(self, task, rng, index):
         task = super().fill(task, rng, index)
         return change(task, files={f"data/{task.grading['answer']}.txt": "hello"})
 
 
 class InIds(Sums):
-    """The answer is in the id."""
-
     def fill(self, task, rng, index):
         task = super().fill(task, rng, index)
         return change(task, id=f"{task.split}-{index}-{task.grading['answer']}")
@@ -419,8 +384,6 @@ class InReversedVariables(Sums):
 
 
 class Punctuated(Repeated):
-    """Each task twice, with other signs at its end."""
-
     def fill(self, task, rng, index):
         task = super().fill(task, rng, index)
         return change(task, input=f"{task.input}{' ?!' * (index % 2)}")

@@ -63,15 +63,15 @@ def test_what_depends_on_its_process_is_named(kind, place):
     assert (report.verdict, named(report)) == ("failed", planted.BAD[kind]), report.findings
 
 
-@pytest.mark.parametrize("name", planted.GOOD)
-def test_good_sets_have_no_finding(name):
-    report = audit(planted.GOOD[name], places=())
+@pytest.mark.parametrize("kind", planted.GOOD)
+def test_good_sets_have_no_finding(kind):
+    report = audit(kind, places=())
 
     assert (report.verdict, report.findings) == ("passed", [])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", [*planted.BAD, *planted.GOOD.values()])
+@pytest.mark.parametrize("kind", [*planted.BAD, *planted.GOOD])
 def test_other_processes_add_no_finding(kind):
     assert named(audit(kind)) == planted.BAD.get(kind, set())
 
@@ -94,7 +94,8 @@ def test_our_own_sets_have_no_finding(name, level):
 
     report = audit(name, levels=[level], count=1, compared=40)
 
-    assert report.findings == []
+    assert report.failures == []
+    assert {one.code for one in report.findings} <= {"duplicates"}  # by chance: a set without end
 
 
 def test_equal_seeds_audit_equal_samples_and_others_do_not():
