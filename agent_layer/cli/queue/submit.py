@@ -206,8 +206,8 @@ def submit(
     found = [one for one in found if one.task.id not in left_out]
     if not found:
         raise BadInputError(f"{tasks}: expected tasks beside those of {leave_out}, found none; correct either file")
-    changes = {"launch": launch, "partial": partial, "priority": priority}
-    changes = {name: value for name, value in changes.items() if value is not None}
+    given = (("launch", launch), ("partial", partial), ("priority", priority))
+    changes = {name: value for name, value in given if value is not None}
     placed = [one._replace(task=msgspec.structs.replace(one.task, **changes)) for one in found]
     labelled, failed = label_tasks(
         context.obj.dir,
@@ -221,16 +221,15 @@ def submit(
     for one in placed:
         check_lifetime(one.task, context.obj, one.place)
     new = [one.task for one in placed] if known == "all" else _leave_out_known(context.obj, placed, known)
-    new_run = found[0].task.run
     with connect(context.obj) as dispatcher:
         groups = dispatcher.submit(new, round=asking)
         num_known = len(found) - len(new)
         known_text = f"; {format_count(num_known, 'known task')} left out" if num_known else ""
-        typer.echo(f"submitted {format_count(len(groups), 'task')}, {_count(new)}, to run {new_run}{known_text}")
-        print_link(context.obj, "run", new_run)
+        typer.echo(f"submitted {format_count(len(groups), 'task')}, {_count(new)}, to run {named}{known_text}")
+        print_link(context.obj, "run", named)
         if wait:
             ensure_shipper(context.obj)  # for logs of workers that were killed
-            wait_for(dispatcher, groups, new_run)
+            wait_for(dispatcher, groups, named)
 
 
 def _read_ids(path: Path) -> set[str]:

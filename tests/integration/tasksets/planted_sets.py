@@ -18,10 +18,12 @@ from envs.grading import Call, Verdict, call_functions, equal_values, prepare_bo
 from envs.tasksets import Script
 
 _flips = itertools.count()
-_WORDS = (
-    "river lamp window engine copper garden signal pepper bridge candle forest magnet pocket silver thunder velvet "
-    "walnut yellow anchor basket cactus dragon ember falcon ginger harbor island jacket kernel ladder marble needle"
-).split()  # noqa: SIM905  # a list has one line for each
+_WORDS = "\n".join(
+    (
+        "river lamp window engine copper garden signal pepper bridge candle forest magnet pocket silver thunder velvet",
+        "walnut yellow anchor basket cactus dragon ember falcon ginger harbor island jacket kernel ladder marble needle",
+    )
+).split()
 
 
 def read_answer(trajectory, result):
