@@ -21,7 +21,8 @@ _flips = itertools.count()
 _WORDS = "\n".join(
     (
         "river lamp window engine copper garden signal pepper bridge candle forest magnet pocket silver thunder velvet",
-        "walnut yellow anchor basket cactus dragon ember falcon ginger harbor island jacket kernel ladder marble needle",
+        "walnut yellow anchor basket cactus dragon ember falcon",
+        "ginger harbor island jacket kernel ladder marble needle",
     )
 ).split()
 
@@ -123,16 +124,12 @@ class Targets(Sums):
 
 
 class Copies(Sums):
-    """Words to write in upper case: comparing without case finds the answer in the question."""
-
     def fill(self, task, rng, index):
         word = "".join(rng.choice("abcdefghijklmnop") for _ in range(10))
         return change(task, input=f"Write {word} in upper case, for {task.split}.", grading={"answer": word.upper()})
 
 
 class Codes(Sums):
-    """Texts to decode."""
-
     def fill(self, task, rng, index):
         words = f"{' '.join(rng.sample(_WORDS, 3))} {task.split}"
         text = f"Decode this base64: {base64.b64encode(words.encode()).decode()}"
@@ -140,8 +137,6 @@ class Codes(Sums):
 
 
 class Unbalanced(Sums):
-    """Yes or no, where no is right somewhat more often."""
-
     def fill(self, task, rng, index):
         number = 2 * rng.randint(10**5, 10**7) + (task.split == "eval")
         right = "no" if number % 3 and number % 5 else "yes"
