@@ -248,7 +248,7 @@ def _open_sources(config: TrainConfig, settings: Settings, *, unchecked: bool) -
     sources = open_training_sources(config, settings)
     tasks = [task for source in sources for task in source.read_first_tasks()]
     if not unchecked:
-        check_trainable(settings.dir, tasks)
+        check_trainable(settings.dir, tasks, (source.file_set for source in sources))
     if not config.accept_shared_judge:
         check_judges(tasks)
     return sources

@@ -64,6 +64,7 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     " same twice.",
                     f"{_TASKSETS}:check",
                 ),
+                Command("audit", "Audit any task set: its scorer, leaks, duplicates.", "envs.evaluation.audit:audit"),
             ),
         ),
         Command(

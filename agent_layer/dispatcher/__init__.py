@@ -21,5 +21,9 @@ __getattr__, __all__ = face(
             "Known TaskWithOrigin TaskName check_lifetime new_tasks num_launched read_placed_tasks read_task"
             " read_task_name task_line"
         ),
+        "verdicts": (
+            "FILE_SET TASKSET_LABEL VERSION_LABEL TasksetVerdict find_taskset find_verdict identify_file"
+            " label_tasks refuse_failed verdict_path"
+        ),
     },
 )

@@ -19,7 +19,9 @@ __getattr__, __all__ = face(
     {
         "codec": "LogRecord check_storable decode decode_footer decode_known encode record_owner",
         "contamination.held_out": """HOLDOUT_LABEL AuditVerdict HeldOutMatch HeldOutSet HeldOutTasks Holdout
-        LeftOutTask hold_out""",
+        LeftOutTask fingerprint_task hold_out""",
+        "contamination.sketch": "measure_jaccard",
+        "contamination.text": "read_task_text",
         "findings": (
             "BREAK DISAGREES MISSED_FORM NO_POLICY_CALL REFUSED SELF_INFLICTED UNFINISHED UNREAD TrajectoryAlarm"
             " find_alarms finding_kinds is_empty_answer prefix_break_cause"

@@ -4,7 +4,10 @@ from .codec import decode_footer as decode_footer, decode_known as decode_known,
 from .codec import record_owner as record_owner
 from .contamination.held_out import AuditVerdict as AuditVerdict, HOLDOUT_LABEL as HOLDOUT_LABEL
 from .contamination.held_out import HeldOutMatch as HeldOutMatch, HeldOutSet as HeldOutSet, HeldOutTasks as HeldOutTasks
-from .contamination.held_out import Holdout as Holdout, LeftOutTask as LeftOutTask, hold_out as hold_out
+from .contamination.held_out import Holdout as Holdout, LeftOutTask as LeftOutTask, fingerprint_task as fingerprint_task
+from .contamination.held_out import hold_out as hold_out
+from .contamination.sketch import measure_jaccard as measure_jaccard
+from .contamination.text import read_task_text as read_task_text
 from .findings import BREAK as BREAK, DISAGREES as DISAGREES, MISSED_FORM as MISSED_FORM
 from .findings import NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED, SELF_INFLICTED as SELF_INFLICTED
 from .findings import TrajectoryAlarm as TrajectoryAlarm, UNFINISHED as UNFINISHED, UNREAD as UNREAD

@@ -28,7 +28,7 @@ __getattr__, __all__ = face(
         ),
         "judge_calls": "JUDGED JudgeCalls judge_run",
         "plain": "ForgedJsonError read_json",
-        "prepared_box": "UnfitArtifactsError",
+        "prepared_box": "UnfitArtifactsError archive_files",
         "run": "ScoringRun",
         "scorer": "Judgement",
     },

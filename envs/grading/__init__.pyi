@@ -9,7 +9,8 @@ from .hidden_tests import HiddenTests as HiddenTests
 from .judge_calls import JUDGED as JUDGED, JudgeCalls as JudgeCalls, judge_run as judge_run
 from .patches import PatchScorer as PatchScorer
 from .plain import ForgedJsonError as ForgedJsonError, equal_values as equal_values, read_json as read_json
-from .prepared_box import UnfitArtifactsError as UnfitArtifactsError, prepare_box as prepare_box
+from .prepared_box import UnfitArtifactsError as UnfitArtifactsError, archive_files as archive_files
+from .prepared_box import prepare_box as prepare_box
 from .programs import ProgramScorer as ProgramScorer
 from .repository_tests import RepositoryTests as RepositoryTests
 from .rubric import Criterion as Criterion, JudgeScorer as JudgeScorer, Ranking as Ranking, Rubric as Rubric

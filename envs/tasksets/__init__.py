@@ -6,7 +6,10 @@ __getattr__, __all__ = face(
     __name__,
     {"envs.script": "Script", "registry": "list_taskset_names open_taskset", "taskset": "TaskSet"},
     {
-        "gate.trainable": "check_judges check_trainable find_taskset write_task_line",
+        "gate.gate": "Examination GateOptions",
+        "gate.report": "Finding Report make_finding",
+        "gate.screen": "print_report show_progress",
+        "gate.trainable": "check_judges check_trainable save_report write_task_line",
         "envs.tasksets.harbor": "HarborTasks",
         "folder_lines": "read_lines",
         "generated": "TaskKey choose_split list_keys read_key write_replies",

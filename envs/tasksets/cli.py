@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress as ProgressBar, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from agent_layer.errors import AgentFailedError, BadInputError
@@ -17,15 +16,12 @@ from agent_layer.local import AllowNetwork, ImageMap, SharedVerifier, read_task_
 from agent_layer.schema import Split, Task
 from agent_layer.settings import Settings
 from envs.tasksets.folder_lines import read_lines
-from envs.tasksets.gate.gate import CHECKS, GateOptions, Progress, Report, check_taskset
+from envs.tasksets.gate.gate import GateOptions, Progress, check_taskset
+from envs.tasksets.gate.screen import print_report, show_progress
 from envs.tasksets.gate.trainable import find_report, save_report, write_task_line
 from envs.tasksets.registry import list_taskset_names, open_taskset
+from envs.tasksets.sources import identify_taskset
 from envs.tasksets.taskset import TaskSet, WritesDirectories
-
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-_NUM_SHOWN = 20
-"""Failures that the table shows."""
-_MAX_EVIDENCE_LENGTH = 400
 
 Seed = Annotated[int, typer.Option(min=0, help="Another seed gives other tasks.")]
 
@@ -101,9 +97,9 @@ def import_folder(  # noqa: PLR0913  # options of a command are its arguments
     settings = read_task_options(context.obj, image_map, allow_network=allow_network, shared_verifier=shared_verifier)
     if file.exists() and not force:
         raise BadInputError(f"tasks file {file}: expected a new file, found one; choose another name or use --force")
-    with ProgressBar(*_COLUMNS, console=Console(stderr=True)) as bar:
-        row = bar.add_task("tasks, and their images", total=None)
-        lines, left_out = read_lines(folder, settings, lambda done, total: bar.update(row, completed=done, total=total))
+    with show_progress("import") as tell:
+        subject = "tasks, and their images"
+        lines, left_out = read_lines(folder, settings, lambda done, total: tell(Progress(done, total, subject)))
     _write_lines(file, lines)
     for one in left_out:
         typer.echo(f"left out: {one}", err=True)
@@ -139,64 +135,32 @@ def check(
     """Check that a task set may train: right solutions score 1, all others 0, and everything is the same twice.
 
     For each task: the reference and 20 rewrites that keep the behaviour score 1; at least 95 % of the mutants that
-    change it, an empty answer and every cheat score 0. Tasks and verdicts are equal twice, and the splits disjoint.
-    The result is stored: 'train' refuses a set that failed or was never checked. Exit status 1 if it fails.
+    change it, an empty answer and every cheat score 0. Tasks and verdicts are equal twice, the splits are disjoint,
+    and the agent does not see what the scorer expects. The result is stored: 'train' refuses a set that failed or was
+    never checked. Exit status 1 if it fails. 'tasksets audit' tries more, on any set.
 
     agent-layer tasksets check repair --count 2
     """
     settings: Settings = context.obj
     sys.path.insert(0, str(Path.cwd()))
     options = GateOptions(seed=seed, levels=None if level is None else [level], count=count)
-    with ProgressBar(*_COLUMNS, console=Console(stderr=True)) as bar:
-        row = bar.add_task("check", total=None)
-
-        def tell(progress: Progress) -> None:
-            bar.update(row, description=progress.subject, completed=progress.done, total=progress.total or None)
-
+    with show_progress("check") as tell:
         report = asyncio.run(check_taskset(taskset, options, tell))
-    _print_report(report)
+    print_report(report)
     is_whole = level is None
     if is_whole or not report.is_passed:
         save_report(settings.dir, report)
     if not report.is_passed:
-        raise AgentFailedError(
-            f"task set {report.taskset!r}: failed its check, {len(report.failures)} findings; see above"
-        )
+        raise AgentFailedError(f"task set {report.taskset!r}: failed its check, {', '.join(report.codes)}; see above")
     kept = "stored: it may train" if is_whole else "not stored: only a check of all levels lets it train"
     typer.echo(f"passed in {report.seconds:.0f} s; {kept}")
 
 
-def _print_report(report: Report) -> None:
-    counts = Table(box=None, pad_edge=False)
-    for column in ("check", "as it must be", "of", ""):
-        counts.add_column(column, justify="right" if column in ("as it must be", "of") else "left")
-    failed = {failure.check for failure in report.failures}
-    for name in CHECKS:
-        right, total = report.counts.get(name, ("", ""))
-        counts.add_row(name, str(right), str(total), "failed" if name in failed else "ok")
-    console = Console()
-    console.print(f"{report.taskset} version {report.version}, seed {report.seed}, {report.num_tasks} tasks")
-    console.print(counts)
-    if report.failures:
-        console.print(_failures_table(report))
-
-
-def _failures_table(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in ("failed", "task", "script", "evidence"):
-        table.add_column(column, overflow="fold")
-    for failure in report.failures[:_NUM_SHOWN]:
-        table.add_row(failure.check, failure.task, failure.script, failure.evidence[:_MAX_EVIDENCE_LENGTH])
-    if (more := len(report.failures) - _NUM_SHOWN) > 0:
-        table.add_row(f"{more} more", "", "", "")
-    return table
-
-
 def _describe_check(settings: Settings, taskset: TaskSet) -> str:
-    report = find_report(settings.dir, taskset.name, taskset.version)
+    report = find_report(settings.dir, taskset.name, identify_taskset(taskset))
     if report is None:
         return "never"
-    return "passed" if report.is_passed else f"failed: {report.failures[0].check}"
+    return "passed" if report.is_passed else f"failed: {', '.join(report.codes)}"
 
 
 def _describe(taskset: TaskSet) -> str:

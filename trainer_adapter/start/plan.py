@@ -193,7 +193,7 @@ def _look_at_tasks(
             agents = set[str]().union(*(file.agents for file in files))
             tasks = [task for source in sources for task in source.read_first_tasks()]
             if not unchecked:
-                check_trainable(settings.dir, tasks)
+                check_trainable(settings.dir, tasks, (source.file_set for source in sources))
             if not config.accept_shared_judge:
                 check_judges(tasks)
     except ModuleNotFoundError:

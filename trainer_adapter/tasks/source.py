@@ -8,6 +8,7 @@ from array import array
 from itertools import islice
 from pathlib import Path
 
+from agent_layer.dispatcher import FILE_SET, label_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, replace_file
 from agent_layer.schema import Split, Task, check_name
@@ -26,16 +27,24 @@ class TaskSource:
         run: run of all tasks.
         split: split of all tasks.
         seed: of their order.
+        verdicts: data directory with verdicts on task sets, which become labels of the tasks; None: no labels.
 
     Raises: BadInputError: file or task set cannot be used.
     """
 
     def __init__(
-        self, config: SourceConfig, directory: Path, *, run: str, split: Split = "train", seed: int = 0
+        self,
+        config: SourceConfig,
+        directory: Path,
+        *,
+        run: str,
+        split: Split = "train",
+        seed: int = 0,
+        verdicts: Path | None = None,
     ) -> None:
         self.config = config
         self.name = check_name(config.label, "source of tasks")
-        self._directory, self._run, self._seed = directory, run, seed
+        self._directory, self._run, self._seed, self._verdicts = directory, run, seed, verdicts
         self._split: Split = split
         self._taskset = None if config.taskset is None else open_taskset(config.taskset)
         self._files: dict[int, TaskFile] = {}
@@ -73,7 +82,13 @@ class TaskSource:
         """
         file = self.file(level)
         epoch, place = divmod(index, len(file))
-        return file.read(self._shuffle(len(file), epoch)[place])
+        task = file.read(self._shuffle(len(file), epoch)[place])
+        return task if self._verdicts is None else label_tasks(self._verdicts, [task], self.file_set)[0][0]
+
+    @property
+    def file_set(self) -> tuple[str, str] | None:
+        """(name, version) of the set that a user's file is; None: the source is a task set."""
+        return None if self._taskset is not None else (FILE_SET, self.file(0).digest)
 
     def read_first_tasks(self) -> list[Task]:
         """Return a task of each task set that its tasks are from, and of each scorer that they name."""
@@ -105,11 +120,18 @@ class TaskSource:
 def open_training_sources(config: TrainConfig, settings: Settings) -> list[TaskSource]:
     """Open the sources of a run's training tasks; see ``open_sources``."""
     run = config.run or settings.run
-    return open_sources(config.tasks, settings.dir / "runs" / run / "tasks", run=run, seed=config.seed)
+    directory = settings.dir / "runs" / run / "tasks"
+    return open_sources(config.tasks, directory, run=run, seed=config.seed, verdicts=settings.dir)
 
 
 def open_sources(
-    configs: list[SourceConfig], directory: Path, *, run: str, split: Split = "train", seed: int = 0
+    configs: list[SourceConfig],
+    directory: Path,
+    *,
+    run: str,
+    split: Split = "train",
+    seed: int = 0,
+    verdicts: Path | None = None,
 ) -> list[TaskSource]:
     """Open the sources of a run.
 
@@ -121,4 +143,4 @@ def open_sources(
             f"tasks: expected sources of different names, found {', '.join(sorted(twice))} more than once; give each a"
             " name of its own"
         )
-    return [TaskSource(config, directory, run=run, split=split, seed=seed) for config in configs]
+    return [TaskSource(config, directory, run=run, split=split, seed=seed, verdicts=verdicts) for config in configs]

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent_layer.dispatcher import TaskName, read_task, read_task_name
+from agent_layer.dispatcher import TaskName, find_taskset, read_task, read_task_name
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Split, Task
-from envs.tasksets import find_taskset
 
 
 class _Line(NamedTuple):

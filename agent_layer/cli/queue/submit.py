@@ -23,12 +23,16 @@ from agent_layer.dispatcher import (
     TaskWithOrigin,
     check_lifetime,
     connect,
+    identify_file,
+    label_tasks,
     new_tasks,
     num_launched,
     parse_tasks,
     read_placed_tasks,
+    read_task_name,
+    refuse_failed,
 )
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import format_count
 from agent_layer.local import AllowNetwork, ImageMap, SharedVerifier, read_task_options
 from agent_layer.recorder import ensure_shipper
@@ -160,6 +164,13 @@ def submit(
     known: Annotated[
         Known, typer.Option(help="What becomes of a task whose input the run's split has: all, skip or refuse.")
     ] = "all",
+    leave_out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Tasks to leave out, as 'tasksets audit --leave-out' writes them."),
+    ] = None,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Queue tasks of sets that failed 'tasksets check' or 'audit'.")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Stay until all of them have ended. Ctrl-C leaves them queued.")
     ] = False,
@@ -168,6 +179,9 @@ def submit(
     shared_verifier: SharedVerifier = False,
 ) -> None:
     """Queue tasks for workers. Submitting a file twice queues it once.
+
+    A set that failed 'tasksets check' or 'tasksets audit' is refused, a file by its content; the verdict on others
+    becomes the label 'audit' of their trajectories.
 
     Each line of the file is a task. It needs only an input, which goes to the agent; 'grading' goes to the scorer
     alone. Further fields: id, task_type, env, agent, scorer, rewards, group_size, launch, partial, sampling,
@@ -188,22 +202,45 @@ def submit(
         ]
     else:
         found = read_placed_tasks(tasks, run=named, split=split, group_size=group_size)
-    changes = {"launch": launch, "partial": partial, "priority": priority}
-    changes = {name: value for name, value in changes.items() if value is not None}
+    left_out = _read_ids(leave_out) if leave_out else set[str]()
+    found = [one for one in found if one.task.id not in left_out]
+    if not found:
+        raise BadInputError(f"{tasks}: expected tasks beside those of {leave_out}, found none; correct either file")
+    given = (("launch", launch), ("partial", partial), ("priority", priority))
+    changes = {name: value for name, value in given if value is not None}
     placed = [one._replace(task=msgspec.structs.replace(one.task, **changes)) for one in found]
+    labelled, failed = label_tasks(
+        context.obj.dir,
+        (one.task for one in placed),
+        None if tasks.is_dir() else identify_file(tasks),
+        left_out=left_out,
+    )
+    if not unchecked:
+        refuse_failed(failed, "submit it with --unchecked")
+    placed = [one._replace(task=task) for one, task in zip(placed, labelled, strict=True)]
     for one in placed:
         check_lifetime(one.task, context.obj, one.place)
     new = [one.task for one in placed] if known == "all" else _leave_out_known(context.obj, placed, known)
-    new_run = found[0].task.run
     with connect(context.obj) as dispatcher:
         groups = dispatcher.submit(new, round=asking)
         num_known = len(found) - len(new)
-        left_out = f"; {format_count(num_known, 'known task')} left out" if num_known else ""
-        typer.echo(f"submitted {format_count(len(groups), 'task')}, {_count(new)}, to run {new_run}{left_out}")
-        print_link(context.obj, "run", new_run)
+        known_text = f"; {format_count(num_known, 'known task')} left out" if num_known else ""
+        typer.echo(f"submitted {format_count(len(groups), 'task')}, {_count(new)}, to run {named}{known_text}")
+        print_link(context.obj, "run", named)
         if wait:
             ensure_shipper(context.obj)  # for logs of workers that were killed
-            wait_for(dispatcher, groups, new_run)
+            wait_for(dispatcher, groups, named)
+
+
+def _read_ids(path: Path) -> set[str]:
+    """Return the ids that the lines of a tasks file name."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise BadInputError(f"file {path}: expected a readable file, found {error}; check the path") from error
+    return {
+        read_task_name(line, f"{path} line {number}").id for number, line in enumerate(lines, start=1) if line.strip()
+    }
 
 
 def _read_folder(folder: Path, settings: Settings) -> list[bytes]:  # kept: another package, imported where it is needed

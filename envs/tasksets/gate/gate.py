@@ -1,86 +1,69 @@
-"""The gate of task sets: what must score 1 does, what must score 0 does, and everything is the same twice."""
+"""The gate of task sets: what must score 1 does, what must score 0 does, all is the same twice, and nothing leaks.
+
+    draw ──> the same in other processes? ──> duplicates? ──> leaks? ──> score answers of a sample ──> report
+                                                                          │
+      always        reference, own scripts of the set, untouched, empty   ┤
+      in an audit   prompt, garbage, failing code, forgeries, constants,  ┘
+                    other hashes and another time, what a box holds
+
+A check is the part of an audit that is cheap enough to run before each training; both make the same report.
+"""
 
 import asyncio
-import json
+import math
 import os
-import sys
+import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from random import Random
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from agent_layer.errors import BadInputError
-from agent_layer.schema import Split, Task, content_hash, hash_input
-from envs.sandbox import PoolOptions, open_pool
+from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.schema import JsonObject, Split, Task
+from envs.sandbox import PoolOptions, SandboxPool, open_pool
 from envs.script import Script
-from envs.tasksets.gate.script_judge import Judgement, ScriptJudge
-from envs.tasksets.registry import open_taskset
+from envs.tasksets.gate.constants import find_constants
+from envs.tasksets.gate.duplicates import DrawnTask, find_duplicates
+from envs.tasksets.gate.elsewhere import PLACES, Elsewhere, JudgedScript, Place, hash_tasks, repeat_elsewhere
+from envs.tasksets.gate.leaks.box import read_box
+from envs.tasksets.gate.leaks.contents import list_secrets, list_visible
+from envs.tasksets.gate.leaks.search import TaskContents, find_leaks
+from envs.tasksets.gate.probes import hedge_answer, list_always, list_probes
+from envs.tasksets.gate.report import CODES, Finding, Report, is_mendable, list_left_out, make_finding
+from envs.tasksets.gate.script_judge import Judgement, ScriptJudge, can_judge
+from envs.tasksets.sources import identify_taskset, open_source
 from envs.tasksets.taskset import TaskSet
 
-CheckName: TypeAlias = Literal[
-    "same tasks twice",
-    "splits are disjoint",
-    "reference",
-    "rewrites",
-    "mutants",
-    "empty",
-    "cheats",
-    "same verdict twice",
-]
-CHECKS: Final[tuple[CheckName, ...]] = (
-    "same tasks twice",
-    "splits are disjoint",
-    "reference",
-    "rewrites",
-    "mutants",
-    "empty",
-    "cheats",
-    "same verdict twice",
-)
 MIN_REWRITES: Final = 20
 MIN_CHEATS: Final = 20
 MIN_MUTANTS_CAUGHT: Final = 0.95
 _SPLITS: Final[tuple[Split, ...]] = ("train", "eval")
-_NUM_COMPARED: Final = 8
-"""Tasks of each split and level that are compared for being the same twice, and for being in one split only."""
 _CONCURRENCY: Final = max(2, os.cpu_count() or 2) + 1
-_PRINT: Final = "from envs.tasksets.gate.gate import print_hashes; print_hashes(*sys.argv[2:])"
-_CHILD_SECONDS: Final = 300.0
-_MAX_PART: Final = 0.999
 _REPEATED: Final = 6
 """Number of scripts of a kind for each one that is judged twice."""
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it must be."""
-
-    check: CheckName
-    task: str
-    """Id; empty where it is not about one task."""
-    script: str
-    evidence: str
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate found."""
-
-    taskset: str
-    version: str
-    seed: int
-    levels: list[int]
-    num_tasks: int
-    counts: dict[str, tuple[int, int]]
-    """Number that were as they must be, and number in all, by check."""
-    failures: list[Failure]
-    seconds: float
-    at: float
-    """Seconds since the epoch, UTC."""
-
-    @property
-    def is_passed(self) -> bool:
-        """Whether every check holds."""
-        return not self.failures
+_NUM_TIMES: Final = 3
+"""Verdicts on an answer whose verdict is compared, or is not as it must be."""
+_NUM_SEARCHED: Final = 200
+"""Tasks of a level in which an audit looks for leaks; a check looks into the tasks that it compares."""
+_NUM_BOXES: Final = 8
+"""Tasks of a level whose boxes are looked into."""
+_NUM_ELSEWHERE: Final = 24
+"""Answers that are judged in other processes."""
+_NUM_ANSWERED: Final = 64
+"""Tasks of a level on which single answers are tried, where no box is needed."""
+_NUM_FORGED: Final = 1
+"""Tasks of a level on which failing code and the common forgeries are tried: about 70 answers."""
+_MAX_PART: Final = 0.999
+"""Reward of a wrong solution at most, where a set gives parts."""
+_NUM_HEDGED: Final = 12
+"""Other tasks with whose answers the right one is mixed."""
+_SLOW_SECONDS: Final = 60.0
+_TOLERANCE: Final = 1e-9
 
 
 class Progress(NamedTuple):
@@ -92,166 +75,297 @@ class Progress(NamedTuple):
     subject: str
 
 
-class _Case(NamedTuple):
-    """One script, and what it must score."""
-
-    check: CheckName
-    task: Task
-    script: Script
-    expected: float
-    is_repeated: bool
-    most: float | None = None
-    """Largest reward that will do; None: the expected one."""
-
-
 class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is checked."""
 
+    kind: Literal["check", "audit"] = "check"
     seed: int = 0
+    """Seed of tasks and sample."""
     levels: Sequence[int] | None = None
     """None: all."""
     count: int = 1
-    """Tasks of each level."""
+    """Tasks of each level that are scored."""
+    compared: int = 32
+    """Tasks of each level and split that are compared with each other; of files all are."""
+    places: Sequence[Place] | None = None
+    """Other processes in which tasks are drawn and answers judged; None: one in a check, all in an audit."""
+
+
+class _Case(NamedTuple):
+    """One script, and what it must score."""
+
+    code: str
+    task: Task
+    script: Script
+    expected: float
+    times: int
+    most: float = 0.0
+    """Largest reward that will do where 0 is expected."""
 
 
 async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progress], None]) -> Report:
-    """Check a task set.
+    """Check or audit a task set; see ``Examination``."""
+    examination = Examination(name, options, tell)
+    await examination.run()
+    return examination.report()
+
+
+class Examination:
+    """One check or audit. Interrupt ``run`` at any time: ``report`` has what was found so far.
 
     Args:
-        name: as ``open_taskset`` takes it.
+        name: as ``open_source`` takes it.
         options: what is checked.
         tell: receives the progress.
 
-    Raises:
-        BadInputError: there is no such set, or no such level; or its scorer cannot be loaded.
-        SandboxError: this machine makes no boxes.
+    Raises: BadInputError: there is no such set, or no such level.
     """
-    began = time.monotonic()
-    taskset = open_taskset(name)
-    levels = list(taskset.levels if options.levels is None else options.levels)
-    if unknown := [level for level in levels if level not in taskset.levels]:
-        raise BadInputError(
-            f"task set {taskset.name!r}: expected a level from {taskset.levels[0]} to {taskset.levels[-1]}, found"
-            f" {unknown[0]}"
+
+    def __init__(self, name: str, options: GateOptions, tell: Callable[[Progress], None]) -> None:
+        self._began, self._name, self._options, self._tell = time.monotonic(), name, options, tell
+        self.taskset = open_source(name)
+        levels = self.taskset.levels
+        self.levels = list(levels if options.levels is None else options.levels)
+        if unknown := [level for level in self.levels if level not in levels]:
+            raise BadInputError(
+                f"task set {self.taskset.name!r}: expected a level from {levels[0]} to {levels[-1]}, found {unknown[0]}"
+            )
+        self._is_audit = options.kind == "audit"
+        self._drawn: list[DrawnTask] = []
+        self._findings: list[Finding] = []
+        self._notes: list[str] = []
+        self._figures: JsonObject = {}
+        self._judged = _Verdicts()
+        self.sample: dict[int, list[Task]] = {}
+        """Tasks of each level that are scored, once they are drawn."""
+        self._scored: dict[str, Task] = {}
+        self._forged = set[str]()
+        """Ids of tasks on which failing code and forgeries are tried."""
+        self.is_done = False
+        """Whether it was not interrupted."""
+
+    async def run(self) -> None:
+        """Look at everything.
+
+        Raises:
+            BadInputError: a scorer cannot be loaded, or a task of a set has none.
+            SandboxError: this machine makes no boxes.
+        """
+        by_level = {level: self._draw(level) for level in self.levels}
+        if not any(by_level.values()):
+            raise BadInputError(f"task set {self.taskset.name!r}: expected tasks, found none; mend its 'tasks'")
+        self._drawn = [one for some in by_level.values() for one in some]
+        self._tell(Progress(0, 0, f"compare {len(self._drawn)} tasks"))
+        self._findings += await asyncio.to_thread(find_duplicates, self._drawn)
+        self.sample = {level: self._choose(level, some, self._options.count) for level, some in by_level.items()}
+        async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
+            for level, some in by_level.items():
+                self._tell(Progress(0, 0, f"look for leaks at level {level}"))
+                self._findings += await self._search(pool, some)
+            judge = ScriptJudge(pool)
+            tasks = [task for some in self.sample.values() for task in some if self._can_judge(task)]
+            self._forged = {task.id for some in self.sample.values() for task in some[:_NUM_FORGED]}
+            async for case, verdicts in _judge_all(judge, tasks, self._make_cases, self._tell):
+                self._judged.add(case, verdicts)
+                self._scored[case.task.id] = case.task
+            if self._is_audit:
+                for level, some in self.sample.items():
+                    if not any(self._judged.pays(task) for task in some):
+                        await self._try_constants(judge, level, some, by_level[level])
+        await self._compare_elsewhere()
+        self.is_done = True
+
+    def add(self, findings: Iterable[Finding], figures: JsonObject) -> None:
+        """Add what others found, such as a model's attempts."""
+        self._findings += findings
+        self._figures |= figures
+
+    def find_tasks(self, ids: Iterable[str]) -> list[Task]:
+        """Return the drawn tasks with these ids."""
+        drawn = {one.task.id: one.task for one in reversed(self._drawn)}
+        return [drawn[name] for name in ids if name in drawn]
+
+    def report(self) -> Report:
+        """Return what was found so far."""
+        findings = [*self._findings, *self._judged.findings(is_audit=self._is_audit)]
+        findings.sort(key=lambda one: [*CODES].index(one.code))
+        failed = list(dict.fromkeys(one.code for one in findings if one.severity == "fails"))
+        notes = self._notes if self.is_done else [*self._notes, "it was interrupted: this is what it had found"]
+        return Report(
+            taskset=self.taskset.name,
+            version=identify_taskset(self.taskset),
+            verdict="failed" if failed or not self.is_done else "passed",
+            codes=failed if self.is_done else [*failed, "interrupted"],
+            leave_out=list_left_out(findings),
+            is_mendable=self.is_done and is_mendable(findings, self._list_all(), self._scored.keys()),
+            at=time.time(),
+            kind=self._options.kind,
+            seed=self._options.seed,
+            levels=self.levels,
+            num_compared=len(self._drawn),
+            num_tasks=len(self._scored),
+            counts=self._judged.counts,
+            findings=findings,
+            figures=self._figures | self._judged.figures(),
+            notes=list(dict.fromkeys(notes)),
+            seconds=time.monotonic() - self._began,
         )
-    tell(Progress(0, 0, "draw tasks in two processes"))
-    failures = await _compare_twice(name, taskset, levels, options.seed)
-    failures += _compare_splits(taskset, levels, options.seed)
-    tasks = [task for level in levels for task in _draw_tasks(taskset, level, options)]
-    judged = _VerdictCounts()
-    async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
-        async for case, verdicts in _judge_all(ScriptJudge(pool), taskset, tasks, tell):
-            judged.add(case, verdicts)
-    failures += judged.failures()
-    return Report(
-        taskset=taskset.name,
-        version=taskset.version,
-        seed=options.seed,
-        levels=levels,
-        num_tasks=len(tasks),
-        counts=judged.counts,
-        failures=failures,
-        seconds=time.monotonic() - began,
-        at=time.time(),
-    )
+
+    def _list_all(self) -> set[str]:
+        """Return the ids of all tasks of the set; empty: it has more than were drawn."""
+        drawn = [one for one in self._drawn if not one.is_extra]
+        return set() if any(one.is_endless for one in drawn) else {one.task.id for one in drawn}
+
+    def _draw(self, level: int) -> list[DrawnTask]:
+        """Return tasks of both splits, and some of another seed of train, which must not be in eval either."""
+        number = None if getattr(self.taskset, "is_finite", False) else self._options.compared
+        parts: tuple[tuple[Split, int], ...] = (("train", 0), ("eval", 0), ("train", 1))
+        found: list[DrawnTask] = []
+        for split, step in parts if number is not None else parts[:2]:
+            self._tell(Progress(0, 0, f"draw tasks of level {level}, split {split}"))
+            with _blame(self.taskset, f"tasks of level {level}, split {split}"):
+                tasks = self.taskset.tasks(split=split, seed=self._options.seed + step, level=level, count=number)
+                drawn = list(islice(tasks, number))
+            is_endless = number is not None and len(drawn) == number
+            found += (DrawnTask(task, split, level, is_endless, is_extra=step > 0) for task in drawn)
+        return found
+
+    def _choose(self, level: int, drawn: Sequence[DrawnTask], number: int) -> list[Task]:
+        """Return the tasks that are scored: in a check the first, in an audit any; of both splits."""
+        by_split = {split: [one.task for one in drawn if one.split == split and not one.is_extra] for split in _SPLITS}
+        if self._is_audit:
+            rng = Random(f"{self._options.seed} {level}")  # a sample, not a secret
+            by_split = {split: rng.sample(tasks, min(number, len(tasks))) for split, tasks in by_split.items()}
+        half = min(number // 2, len(by_split["eval"]))
+        chosen = [*by_split["train"][: number - half], *by_split["eval"][:half]]
+        return chosen or by_split["eval"][:number]
+
+    def _can_judge(self, task: Task) -> bool:
+        """Whether a task can be scored here; in a check the judge refuses what cannot."""
+        if not self._is_audit or can_judge(task):
+            return True
+        self._notes.append(f"scorer {task.scorer!r} is the agent's or the worker's own: nothing was scored")
+        return False
+
+    def _solve(self, task: Task) -> Script | None:
+        with _blame(self.taskset, f"solve of task {task.id!r}"):
+            found = self.taskset.solve(task)
+        return None if found.name == "none" else found
+
+    async def _search(self, pool: SandboxPool, drawn: Sequence[DrawnTask]) -> list[Finding]:
+        tasks = [one.task for one in drawn if not one.is_extra]
+        if len(tasks) > _NUM_SEARCHED:
+            tasks = Random(self._options.seed).sample(tasks, _NUM_SEARCHED)
+        contents = [
+            TaskContents(task.id, list_visible(task), list_secrets(task, await asyncio.to_thread(self._solve, task)))
+            for task in tasks
+        ]
+        leaks = await asyncio.to_thread(find_leaks, contents)
+        if self._is_audit:
+            boxed = [task for task in tasks if task.sandbox is not None][:_NUM_BOXES]
+            inside = [
+                TaskContents(task.id, await read_box(pool, task), list_secrets(task, self._solve(task)))
+                for task in boxed
+            ]
+            leaks += await asyncio.to_thread(find_leaks, inside)
+        for leak in leaks:
+            if leak.is_question:
+                self._notes.append(f"to decode the question is to answer it: {leak.evidence}")
+        return [make_finding("leak", leak.evidence, tasks=leak.tasks) for leak in leaks if not leak.is_question]
+
+    def _make_cases(self, task: Task) -> list[_Case]:
+        reference = self._solve(task)
+        cases = [_Case(probe.code, task, probe.script, 0.0, _NUM_TIMES) for probe in list_always(task)]
+        if reference is None or not getattr(self.taskset, "has_reference", True):
+            self._notes.append("the set has no reference: that a right answer scores 1 was not tried")
+        else:
+            cases.append(_Case("reference", task, reference, 1.0, _NUM_TIMES))
+        most = _MAX_PART if getattr(self.taskset, "partial", False) else 0.0
+        with _blame(self.taskset, f"rewrites, mutants or cheats of task {task.id!r}"):
+            scripts: dict[str, tuple[Sequence[Script], float, float]] = {
+                "rewrites": (self.taskset.rewrites(task), 1.0, 0.0),
+                "mutants": (self.taskset.mutants(task), 0.0, most),
+                "cheats": (self.taskset.cheats(task), 0.0, 0.0),
+            }
+        for code, (some, expected, most) in scripts.items():
+            for number, script in enumerate(some):
+                cases.append(_Case(code, task, script, expected, 2 if number % _REPEATED == 0 else 1, most))
+        if self._is_audit:
+            cases += [
+                _Case(probe.code, task, probe.script, 0.0, 1)
+                for probe in list_probes(task, reference, is_forged=task.id in self._forged)
+            ]
+            if reference is not None and (hedge := hedge_answer(reference, self._list_others(task))) is not None:
+                cases.append(_Case("hedge", task, hedge, 0.0, 1, _MAX_PART))
+        return cases
+
+    def _list_others(self, task: Task) -> list[Script]:
+        """Return the references of some other tasks."""
+        others = [one.task for one in self._drawn if not one.is_extra and one.task.id != task.id]
+        some = Random(f"{self._options.seed} {task.id}").sample(others, min(_NUM_HEDGED, len(others)))
+        return [one for one in map(self._solve, some) if one is not None]
+
+    async def _try_constants(
+        self, judge: ScriptJudge, level: int, sample: Sequence[Task], drawn: Sequence[DrawnTask]
+    ) -> None:
+        """Try single answers on the sample; on more tasks where that takes no boxes."""
+        has_boxes = any(one.artifacts for one in sample)
+        tasks = [one for one in (sample if has_boxes else self._choose(level, drawn, _NUM_ANSWERED)) if can_judge(one)]
+        solved = [(task, one) for task in tasks if (one := self._solve(task)) is not None]
+        self._tell(Progress(0, 0, f"try single answers at level {level}"))
+        finding, share = await find_constants(judge, solved, level)
+        self._findings += [finding] if finding else []
+        if share is not None:
+            self._figures[f"constant_share_level_{level}"] = share
+
+    async def _compare_elsewhere(self) -> None:
+        """Draw the tasks in other processes, and judge some answers there."""
+        here = [await asyncio.to_thread(hash_tasks, self.taskset, one, self._options.seed) for one in self.levels]
+        scripts = self._judged.repeatable[:_NUM_ELSEWHERE] if self._is_audit else []
+        judged = [JudgedScript(case.task, case.script) for case, _ in scripts]
+        places = self._options.places
+        for place in (PLACES if self._is_audit else PLACES[:1]) if places is None else places:
+            self._tell(Progress(0, 0, f"draw and score in {place.name}"))
+            there = await repeat_elsewhere(place, self._name, self.levels, self._options.seed, judged)
+            if isinstance(there, str):
+                self._findings.append(make_finding("unstable-tasks", f"{place.name} failed: {there}"))
+                continue
+            self._findings += self._compare(place.name, here, there, scripts)
+
+    def _compare(
+        self, place: str, here: Sequence[str], there: Elsewhere, scripts: Sequence[tuple[_Case, Judgement]]
+    ) -> Iterable[Finding]:
+        for level, one, other in zip(self.levels, here, there.hashes, strict=True):
+            if one != other:
+                text = f"level {level}, seed {self._options.seed}: {place} draws other tasks; draw from seeds only, and"
+                yield make_finding("unstable-tasks", f"{text} iterate over no set")
+        for (case, first), other in zip(scripts, there.judgements, strict=True):
+            if (first.reward, first.status) != (other.reward, other.status):
+                text = f"{_describe(first)}, in {place} {_describe(other)}"
+                yield make_finding("unstable-verdict", text, tasks=[case.task.id], script=case.script.name)
 
 
-def _draw_tasks(taskset: TaskSet, level: int, options: GateOptions) -> list[Task]:
-    """Return tasks of both splits in turn."""
-    half = options.count // 2
-    train = taskset.tasks(split="train", seed=options.seed, level=level, count=options.count - half)
-    return [*train, *taskset.tasks(split="eval", seed=options.seed, level=level, count=half)]
-
-
-async def _compare_twice(  # kept: a named check
-    name: str, taskset: TaskSet, levels: Sequence[int], seed: int
-) -> list[Failure]:
-    """Compare the tasks with those of another process, whose hashes have another seed."""
-    here = [hash_tasks(taskset, level, seed) for level in levels]
-    there = await _hash_elsewhere(name, levels, seed)
-    return [
-        Failure(
-            check="same tasks twice",
-            task="",
-            script="",
-            evidence=f"level {level}, seed {seed}: another process draws other tasks; draw from seeds only,"
-            " and iterate over no set",
-        )
-        for level, one, other in zip(levels, here, there, strict=True)
-        if one != other
-    ]
-
-
-def hash_tasks(taskset: TaskSet, level: int, seed: int) -> str:
-    """Return a hash of the first tasks of a level."""
-    drawn = [
-        msgspec.json.encode(task)
-        for split in _SPLITS
-        for task in taskset.tasks(split=split, seed=seed, level=level, count=_NUM_COMPARED)
-    ]
-    return content_hash(b"\n".join(drawn))
-
-
-async def _hash_elsewhere(name: str, levels: Sequence[int], seed: int) -> list[str]:
-    code = "import json, sys; sys.path[:0] = json.loads(sys.argv[1]); " + _PRINT
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-R",
-        "-c",
-        code,
-        json.dumps([path for path in sys.path if path]),
-        name,
-        str(seed),
-        *map(str, levels),
-        stdout=asyncio.subprocess.PIPE,
-    )
+@contextmanager
+def _blame(taskset: TaskSet, what: str) -> Generator[None]:
     try:
-        async with asyncio.timeout(_CHILD_SECONDS):
-            output, _ = await child.communicate()
-    except BaseException:
-        child.kill()
-        await child.wait()
+        yield
+    except AgentLayerError:
         raise
-    lines = output.decode().split()
-    return lines if len(lines) == len(levels) else ["the other process failed"] * len(levels)
-
-
-def print_hashes(name: str, seed: str, *levels: str) -> None:
-    """Print the hash of each level's tasks; the gate runs it in another process."""
-    taskset = open_taskset(name)
-    for level in levels:
-        sys.stdout.write(f"{hash_tasks(taskset, int(level), int(seed))}\n")
-
-
-def _compare_splits(taskset: TaskSet, levels: Sequence[int], seed: int) -> list[Failure]:  # kept: a named check
-    """Compare inputs of tasks of both splits, also of different seeds."""
-    trained = {
-        hash_input(task): task.id
-        for level in levels
-        for one in (seed, seed + 1)
-        for task in taskset.tasks(split="train", seed=one, level=level, count=_NUM_COMPARED)
-    }
-    return [
-        Failure(
-            check="splits are disjoint",
-            task=task.id,
-            script="",
-            evidence=f"is also in split train, as {trained[hash_input(task)]}",
-        )
-        for level in levels
-        for task in taskset.tasks(split="eval", seed=seed, level=level, count=_NUM_COMPARED)
-        if hash_input(task) in trained
-    ]
+    except Exception as error:  # a set's own code may raise anything
+        raise BadInputError(f"task set {taskset.name!r}: {what} failed with {error!r}; mend the set") from error
 
 
 async def _judge_all(
-    judge: ScriptJudge, taskset: TaskSet, tasks: Sequence[Task], tell: Callable[[Progress], None]
+    judge: ScriptJudge,
+    tasks: Sequence[Task],
+    make_cases: Callable[[Task], list[_Case]],
+    tell: Callable[[Progress], None],
 ) -> AsyncIterator[tuple[_Case, list[Judgement]]]:
     """Judge the scripts of all tasks, some at the same time."""
     done = total = 0
     for task in tasks:
         tell(Progress(done, total, f"draw scripts of {task.id}"))
-        cases = await asyncio.to_thread(_make_cases, taskset, task)
+        cases = await asyncio.to_thread(make_cases, task)
         total += len(cases)
         waiting = list(reversed(cases))
         running: set[asyncio.Task[tuple[_Case, list[Judgement]]]] = set()
@@ -271,77 +385,110 @@ async def _judge_all(
 
 
 async def _judge(judge: ScriptJudge, case: _Case) -> tuple[_Case, list[Judgement]]:
+    """Judge a script as often as its case says; one that is not as it must be, more often."""
     verdicts = [await judge.judge(case.task, case.script)]
-    if case.is_repeated:
+    times = case.times if _is_right(case, verdicts[0]) else _NUM_TIMES
+    while len(verdicts) < times:
         verdicts.append(await judge.judge(case.task, case.script))
     return case, verdicts
 
 
-def _make_cases(taskset: TaskSet, task: Task) -> list[_Case]:
-    cases = [
-        _Case("reference", task, taskset.solve(task), 1.0, is_repeated=True),
-        _Case("empty", task, Script(name="empty"), 0.0, is_repeated=True),
-    ]
-    most = _MAX_PART if getattr(taskset, "partial", False) else 0.0
-    scripts: dict[CheckName, tuple[Sequence[Script], float, float]] = {
-        "rewrites": (taskset.rewrites(task), 1.0, 1.0),
-        "mutants": (taskset.mutants(task), 0.0, most),
-        "cheats": (taskset.cheats(task), 0.0, 0.0),
-    }
-    for check, (some, expected, most) in scripts.items():
-        for number, script in enumerate(some):
-            cases.append(_Case(check, task, script, expected, number % _REPEATED == 0, most))
-    return cases
+def _is_right(case: _Case, found: Judgement) -> bool:
+    most = max(case.expected, case.most)
+    least = case.expected or -math.inf  # a penalty is none
+    return found.reward is not None and least - _TOLERANCE < found.reward < most + _TOLERANCE
 
 
-class _VerdictCounts:
-    """Counts verdicts by check and task."""
+class _Verdicts:
+    """Verdicts on scripts, by what they are."""
 
     def __init__(self) -> None:
         self.counts: dict[str, tuple[int, int]] = {}
-        self._wrong: dict[CheckName, list[Failure]] = {}
-        self._unequal: list[Failure] = []
-        self._works: dict[tuple[str, CheckName], set[bytes]] = {}
-        """By task and check, what its scripts leave behind: two that differ in their name only are one."""
+        self.repeatable: list[tuple[_Case, Judgement]] = []
+        """References and answers that do nothing, with their verdicts, for other processes."""
+        self._found: dict[tuple[str, str], list[tuple[_Case, Judgement]]] = defaultdict(list)
+        """Scripts that are not as they must be, by code and task."""
+        self._unstable: dict[str, Finding] = {}
+        self._works: dict[tuple[str, str], set[bytes]] = defaultdict(set)
+        """By task and code, what its scripts leave behind: two that differ in their name only are one."""
+        self._seconds: list[tuple[float, str]] = []
 
     def add(self, case: _Case, verdicts: Sequence[Judgement]) -> None:
         """Count the verdicts on one script."""
-        first = verdicts[0]
-        most = case.expected if case.most is None else case.most
-        is_right = first.reward is not None and case.expected - 1e-9 < first.reward < most + 1e-9
-        right, total = self.counts.get(case.check, (0, 0))
-        self.counts[case.check] = (right + is_right, total + 1)
+        first, code = verdicts[0], case.code
+        right, total = self.counts.get(code, (0, 0))
+        self.counts[code] = (right + _is_right(case, first), total + 1)
+        self._seconds += [(one.seconds, case.task.id) for one in verdicts]
         work = msgspec.json.encode(msgspec.structs.replace(case.script, name=""), enc_hook=repr)
-        self._works.setdefault((case.task.id, case.check), set()).add(work)
-        if not is_right:
-            text = f"expected {case.expected:g}{' or a part' if most > case.expected else ''}, found {_describe(first)}"
-            self._wrong.setdefault(case.check, []).append(_fail(case, case.check, text))
+        self._works[case.task.id, code].add(work)
+        if code in ("reference", "untouched", "empty"):
+            self.repeatable.append((case, first))
         for other in verdicts[1:]:
             if (other.reward, other.status) != (first.reward, first.status):
                 text = f"first {_describe(first)}, then {_describe(other)}"
-                self._unequal.append(_fail(case, "same verdict twice", text))
+                found = make_finding("unstable-verdict", text, tasks=[case.task.id], script=case.script.name)
+                self._unstable.setdefault(case.task.id, found)
+                return
+        if not _is_right(case, first):
+            is_own = code in ("reference", "rewrites", "mutants", "cheats")
+            self._found[code if is_own or first.reward is not None else "unscored", case.task.id].append((case, first))
 
-    def failures(self) -> list[Failure]:
+    def findings(self, *, is_audit: bool) -> list[Finding]:
         """Return what is wrong; of the mutants a few may be right by chance."""
         right, total = self.counts.get("mutants", (0, 0))
-        if total and right / total >= MIN_MUTANTS_CAUGHT:
-            self._wrong.pop("mutants", None)
-        found = [failure for failures in self._wrong.values() for failure in failures]
-        return [*found, *self._unequal, *self._too_few()]
+        has_mutants = total and right / total < MIN_MUTANTS_CAUGHT
+        found = list(self._unstable.values())
+        for code, task, cases in self._merge():
+            if code != "mutants" or has_mutants:
+                case, first = cases[0]
+                more = f"; and {len(cases) - 1} more" if len(cases) > 1 else ""
+                text = f"expected {case.expected:g}, found {_describe(first)}{more}"
+                is_empty = code == "unscored" and any(one.code in ("empty", "untouched") for one, _ in cases)
+                severity = "fails" if is_empty else None
+                found.append(make_finding(code, text, tasks=[task], script=case.script.name, severity=severity))
+        slow = [(seconds, task) for seconds, task in self._seconds if seconds > _SLOW_SECONDS]
+        found += [make_finding("slow-scoring", f"{max(slow)[0]:.0f} s", tasks=[max(slow)[1]])] if slow else []
+        return [*found, *self._count_scripts(is_audit=is_audit)]
 
-    def _too_few(self) -> Iterable[Failure]:
-        least: dict[CheckName, int] = {"rewrites": MIN_REWRITES, "cheats": MIN_CHEATS, "mutants": 1}
+    def _merge(self) -> Iterator[tuple[str, str, list[tuple[_Case, Judgement]]]]:
+        """Yield what is wrong by code and task, without what follows from another finding."""
+        for task in dict.fromkeys(task for _, task in self._found):
+            codes = {code: cases for (code, one), cases in self._found.items() if one == task}
+            if "garbage" in codes and "empty" in codes:
+                codes["says-yes"] = [*codes.get("says-yes", ()), *codes["empty"], *codes["garbage"]]
+            implied = {"empty", "garbage", "echo", "cheats"} if "says-yes" in codes else set[str]()
+            implied |= {"echo"} if "garbage" in codes else set()
+            implied |= {"rewrites", "unscored"} if "reference" in codes else set()
+            implied |= {"hedge"} if codes.keys() & {"says-yes", "empty", "garbage", "echo"} else set()
+            yield from ((code, task, cases) for code, cases in codes.items() if code not in implied)
+
+    def pays(self, task: Task) -> bool:
+        """Whether an answer without sense pays."""
+        return any((code, task.id) in self._found for code in ("garbage", "empty", "says-yes"))
+
+    def figures(self) -> JsonObject:
+        """Return the cost of scoring one answer."""
+        seconds = [one for one, _ in self._seconds]
+        if not seconds:
+            return {}
+        return {
+            "scorings": len(seconds),
+            "seconds_p50": round(statistics.median(seconds), 4),
+            "seconds_max": round(max(seconds), 4),
+        }
+
+    def _count_scripts(self, *, is_audit: bool) -> Iterable[Finding]:
+        """Yield what a set brings too few of; one that brings none, such as a foreign set, relies on ours."""
+        least = {"rewrites": MIN_REWRITES, "cheats": MIN_CHEATS, "mutants": 1}
+        if is_audit or not any(code in least for _, code in self._works):
+            return
         for task in dict.fromkeys(task for task, _ in self._works):
-            plain = self._works.get((task, "reference"), set()) | self._works.get((task, "empty"), set())
-            for check, expected in least.items():
-                found = len(self._works.get((task, check), set()) - plain)
+            plain = self._works.get((task, "reference"), set()) | self._works.get((task, "untouched"), set())
+            for code, expected in least.items():
+                found = len(self._works.get((task, code), set()) - plain)
                 if found < expected:
-                    text = f"expected at least {expected} that differ, found {found}; write more"
-                    yield Failure(check=check, task=task, script="", evidence=text)
-
-
-def _fail(case: _Case, check: CheckName, evidence: str) -> Failure:
-    return Failure(check=check, task=case.task.id, script=case.script.name, evidence=evidence)
+                    text = f"{code}: expected at least {expected} that differ, found {found}; write more"
+                    yield make_finding("few-scripts", text, tasks=[task])
 
 
 def _describe(one: Judgement) -> str:

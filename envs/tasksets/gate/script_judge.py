@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -28,6 +29,13 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     evidence: str
     """Evidence for people."""
+    seconds: float = 0.0
+    """Wall time of the scorer."""
+
+
+def can_judge(task: Task) -> bool:
+    """Whether the task names a scorer that runs outside of its agent."""
+    return task.scorer is not None and load_scorer(task.scorer) is not None
 
 
 class ScriptJudge:
@@ -57,11 +65,13 @@ class ScriptJudge:
             artifacts=await self._take_artifacts(task, script) if task.artifacts else None,
             take_box=take_box,
         )
+        began = time.monotonic()
         rewards = await run_scorer(scorer, run, task.limits.score_seconds or _SECONDS)
         return Judgement(
             reward=rollout_reward(declared_rewards(task, scorer), rewards, None),
             status=next((one.status for one in rewards if one.status not in ("ok", "missing")), "ok"),
             evidence=_describe(rewards),
+            seconds=time.monotonic() - began,
         )
 
     async def _take_artifacts(self, task: Task, script: Script) -> Snapshot | None:

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from agent_layer.dispatcher import FILE_SET, identify_file
 from agent_layer.dispatcher.tasks import read_tasks
 from agent_layer.errors import BadInputError
+from envs.tasksets import Report, save_report
+from trainer_adapter.config import SourceConfig
+from trainer_adapter.tasks.source import TaskSource
 from trainer_adapter.tasks.task_file import TaskFile
 
 
@@ -106,3 +110,17 @@ def test_the_first_task_of_each_set_and_scorer_is_found(write):
     ]
 
     assert [task.id for task in TaskFile(write(*lines), run="r").read_first_tasks()] == ["0", "1", "2", "4"]
+
+
+def test_the_verdict_on_a_file_labels_the_tasks_that_are_drawn_from_it(write, tmp_path):
+    path = write('{"id": "a", "input": 1}')
+    report = Report(taskset=FILE_SET, version=identify_file(path)[1], verdict="passed", at=0.0)
+
+    def labels():
+        source = TaskSource(SourceConfig(path=path), tmp_path / "tasks", run="r", verdicts=tmp_path)
+        assert source.file_set == identify_file(path)
+        return source.read(0, 0).labels
+
+    assert labels() == {}
+    save_report(tmp_path, report)
+    assert labels() == {"audit": "passed"}
