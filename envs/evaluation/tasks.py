@@ -12,7 +12,7 @@ from agent_layer.schema import JsonObject, Task, content_hash, hash_input
 from agent_layer.settings import Settings
 from envs.evaluation.figures.figures import TaskRef
 from envs.evaluation.rounds import TaskSource
-from envs.tasksets import HarborTasks, open_taskset
+from envs.tasksets import HarborTasks, find_task_directories, open_taskset
 
 GENERATED_TASKS = 50
 """Tasks of a task set where the caller names no limit: a generated set has no end."""
@@ -41,7 +41,12 @@ def load_tasks(source: TaskSource, run: str, settings: Settings | None = None) -
     Raises: BadInputError: there is no such source, or a task in it cannot be queued.
     """
     path = Path(source.name)
-    if path.is_dir() and next(path.rglob("*.jsonl"), None) is None and next(path.rglob(_HARBOR_FILE), None) is not None:
+    if path.is_dir() and (directories := find_task_directories(path)):
+        if (file := _find_file_beside(path, directories)) is not None:
+            raise BadInputError(
+                f"folder {path}: expected files of tasks or Harbor tasks, found both, {file} and {directories[0]};"
+                " name one of them"
+            )
         return _read_harbor(source, run, settings)
     if path.is_dir():
         tasks = list(islice(_read_folder(path, run), source.limit))
@@ -113,6 +118,11 @@ def _read_taskset(source: TaskSource, run: str) -> LoadedTasks:
         )
     named = msgspec.structs.replace(source, version=taskset.version, limit=limit)
     return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent or None)
+
+
+def _find_file_beside(folder: Path, directories: list[Path]) -> Path | None:  # kept: a task has own *.jsonl
+    files = sorted(folder.rglob("*.jsonl"))
+    return next((one for one in files if not any(one.is_relative_to(place) for place in directories)), None)
 
 
 def _read_harbor(source: TaskSource, run: str, settings: Settings | None) -> LoadedTasks:

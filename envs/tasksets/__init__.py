@@ -7,7 +7,7 @@ __getattr__, __all__ = face(
     {"envs.script": "Script", "registry": "list_taskset_names open_taskset", "taskset": "TaskSet"},
     {
         "gate.trainable": "check_judges check_trainable find_taskset write_task_line",
-        "envs.tasksets.harbor": "HarborTasks",
+        "envs.tasksets.harbor": "HarborTasks find_task_directories",
         "folder_lines": "read_lines",
         "generated": "TaskKey choose_split list_keys read_answer read_key write_replies",
         "guess_number.game": "HIGHEST REWARDS Game chance_without_hints chance_without_repeats compare",

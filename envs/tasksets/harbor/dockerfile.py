@@ -1,6 +1,5 @@
 """Dockerfiles of tasks: parsed, and as steps that a box can carry out. What it cannot is refused by name and line."""
 
-import fnmatch
 import json
 import posixpath
 import re
@@ -11,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 from agent_layer.errors import BadInputError
 
-_HEREDOC: Final = re.compile(r"<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
+_HEREDOC: Final = re.compile(r"(?<!\S)\d*<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2(?!\S)")
 _VARIABLE: Final = re.compile(r"\\\$|\$(?:(\w+)|\{(\w+)(?::([-+])([^}]*))?\})")
 _FLAG: Final = re.compile(r"--([a-z]+)(?:=(\S*))?\s+")
 _WITHOUT_EFFECT: Final = ("LABEL", "MAINTAINER", "CMD", "EXPOSE", "STOPSIGNAL", "VOLUME", "HEALTHCHECK")
@@ -79,14 +78,14 @@ def parse_dockerfile(path: Path) -> list[Instruction]:
     Raises: BadInputError: it cannot be read.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: expected a Dockerfile, found {error}; write one") from error
     found, at = list[Instruction](), 0
     while at < len(lines):
         began = at
         text, at = _join_lines(lines, at)
-        word, _, rest = text.strip().partition(" ")
+        word, rest = [*text.split(None, 1), "", ""][:2]
         texts = list[tuple[str, str, bool]]()
         for dash, quote, name in _HEREDOC.findall(rest) if word.upper() in ("RUN", "COPY", "ADD") else ():
             body, at = _read_heredoc(lines, at, name, is_indented=bool(dash))
@@ -210,22 +209,34 @@ class _Plan:
 
 
 def read_ignored(context: Path) -> list[str]:
-    """Return the patterns of a context's ``.dockerignore``."""
+    """Return the patterns of a context's ``.dockerignore``.
+
+    Raises: BadInputError: it is no text, or one is no pattern.
+    """
     file = context / ".dockerignore"
-    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    try:
+        lines = file.read_text("utf-8-sig").split("\n") if file.is_file() else []
+        patterns = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        is_ignored("", patterns)
+    except (OSError, UnicodeDecodeError, re.error) as error:
+        raise BadInputError(f"{file}: expected patterns, found {error}; correct it") from error
+    return patterns
+
+
+def _translate(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of ``.dockerignore``: ``*`` and ``?`` stay in one folder, ``**`` goes through any number."""
+    parts = re.split(r"(\*\*/?|\*|\?|\[[^]]+\]|\\.)", posixpath.normpath(pattern.strip("/")))
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    plain = (part if part.startswith("[") and part.endswith("]") else re.escape(part.removeprefix("\\")) for part in parts)
+    return re.compile("".join(known.get(part, one) for part, one in zip(parts, plain, strict=True)), re.DOTALL)
 
 
 def is_ignored(path: str, patterns: list[str]) -> bool:
     """Whether a path of a context is left out; the last pattern that fits decides."""
-    ignored = False
-    parts = path.split("/")
+    ignored, parts = False, path.split("/")
+    places = ["/".join(parts[: number + 1]) for number in range(len(parts))]
     for pattern in patterns:
-        plain = pattern.lstrip("!").strip("/").removeprefix("**/")
-        places = ["/".join(parts[: number + 1]) for number in range(len(parts))]
-        if any(fnmatch.fnmatch(place, plain) for place in places) or (
-            pattern.lstrip("!/").startswith("**/") and any(fnmatch.fnmatch(part, plain) for part in parts)
-        ):
+        if any(map(_translate(pattern.removeprefix("!")).fullmatch, places)):
             ignored = not pattern.startswith("!")
     return ignored
 

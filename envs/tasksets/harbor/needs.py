@@ -72,6 +72,8 @@ def list_needs(task: HarborTask, has_image: Callable[[str], bool], allowed: Allo
     yield from _list_network_needs(task, allowed)
     if not (directory / "tests" / "test.sh").is_file():
         yield Need(kind="other", what="tests/test.sh is missing; write one")
+    elif (directory / "tests" / "test.sh").read_bytes()[:256].partition(b"\n")[0].endswith(b"\r"):
+        yield Need(kind="other", what="tests/test.sh ends its lines with CR LF, which no shell takes; write LF")
     if (directory / "trajectory.json").exists():
         yield Need(kind="other", what="trajectory.json: a context that the agent begins with")
     yield from _list_live_needs(task, allowed)

@@ -1,6 +1,7 @@
 """A folder of Harbor tasks as a task set: each directory that can run here becomes a task, the others are named."""
 
 import asyncio
+import posixpath
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema import JsonObject, Limits, Split, Task, content_hash
-from agent_layer.schema.sandbox import Resources, SandboxSpec
+from agent_layer.schema.sandbox import Resources, SandboxSpec, check_spec
 from agent_layer.settings import Settings, load_settings
 from envs.script import Script
 from envs.tasksets.harbor.directory import HarborTask, find_task_directories, read_task_directory
@@ -19,7 +20,7 @@ from envs.tasksets.harbor.egress import NETWORK_VARIABLES
 from envs.tasksets.harbor.images import Image, ImageStore, open_box
 from envs.tasksets.harbor.needs import Allowed, Need, fill_variables, list_needs, resolve_network
 from envs.tasksets.harbor.task_file import Environment, HealthCheck, find_verifier, list_artifacts
-from envs.tasksets.harbor.verifier import HarborGrading
+from envs.tasksets.harbor.verifier import HarborGrading, read_grading
 
 R = TypeVar("R")
 
@@ -134,7 +135,7 @@ class HarborTasks:
 
     def solve(self, task: Task) -> Script:
         """Return the script that runs ``solution/solve.sh``."""
-        return solve_directory(self._images.find_directory(task.id))
+        return solve_directory(Path(read_grading(task).directory))
 
     def rewrites(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's own
         """Return nothing: a directory has one solution."""
@@ -174,8 +175,7 @@ class HarborTasks:
                 for artifact, place in zip(list_artifacts(file), places, strict=True)
             ],
         )
-        self._images.note_directory(one.name, directory)
-        return Task(
+        task = Task(
             id=one.name,
             run="",
             task_type="harbor",
@@ -191,6 +191,8 @@ class HarborTasks:
             files=dict.fromkeys(_OWN_FILES, ""),
             artifacts=["/"] if verifier is None else places,
         )
+        self._images.note_directory(task.view(), spec, directory)
+        return task
 
     async def _find_image(self, one: HarborTask, environment: Environment, folder: str) -> Image:
         if environment.docker_image is not None:
@@ -245,12 +247,14 @@ async def _check_health(  # kept: with what to do
 
 def _make_spec(environment: Environment, image: Image, *, has_network: bool) -> SandboxSpec:
     env = {"HOME": "/root"} | (NETWORK_VARIABLES if has_network else {})
-    return SandboxSpec(
+    workdir = posixpath.join("/", image.config.workdir, environment.workdir or "")
+    spec = SandboxSpec(
         image=str(image.root),
-        workdir=environment.workdir or image.config.workdir,
+        workdir="/" + posixpath.normpath(workdir).lstrip("/"),
         env={**env, **image.config.env, **fill_variables(environment.env)},
         resources=_make_resources(environment),
     )
+    return check_spec(spec)
 
 
 def _make_resources(environment: Environment) -> Resources:
