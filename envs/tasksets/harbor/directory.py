@@ -75,7 +75,9 @@ def read_task_directory(directory: Path, top: Path) -> HarborTask:
     )
 
 
-def pack_tree(tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool] = lambda _: True) -> Snapshot:
+def pack_tree(
+    tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool] = lambda _: True, mode: int | None = None
+) -> Snapshot:
     """Return a tree of a task as it appears in a box.
 
     Args:
@@ -83,6 +85,7 @@ def pack_tree(tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool
         target: absolute path in the box.
         top: the task's directory; no link may lead out of it.
         keeps: whether a path below the tree is taken.
+        mode: permissions of all files; None: their own.
 
     Raises: BadInputError: a link leads out, or the tree is larger than 128 MB.
     """
@@ -102,7 +105,8 @@ def pack_tree(tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool
                 "",
             )
             is_run = member.mode & stat.S_IXUSR or path.suffix == ".sh" or member.isdir()
-            member.mode = (0o755 if is_run else 0o644) & (~0o222 if not member.mode & stat.S_IWUSR else 0o777)
+            member.mode = (0o755 if is_run else 0o644) & (0o777 if member.mode & stat.S_IWUSR else 0o555)
+            member.mode = member.mode if mode is None or member.isdir() else mode
             if member.islnk():
                 member.type, member.size = tarfile.REGTYPE, path.stat().st_size
             size += member.size

@@ -134,9 +134,15 @@ def list_unfit(instructions: list[Instruction]) -> Iterator[str]:
     """Yield what of a Dockerfile no box of ours can carry out, such as ``line 3: COPY --from=builder``."""
     if sum(one.word == "FROM" for one in instructions) != 1:
         yield "several stages (FROM)" if any(one.word == "FROM" for one in instructions) else "no FROM"
+    plan = _Plan(ImageConfig({}, "/", "root"))
     for one in instructions:
         flags, rest = _read_flags(one.text)
         where = f"line {one.line}: {one.word}"
+        try:
+            plan.add(one)
+        except ValueError:  # of quotes, numbers and missing words
+            yield f"{where} {one.text[:60]!r}, which has another form"
+            continue
         if one.word in ("ADD", "COPY") and not one.texts:
             if "from" in flags or "exclude" in flags or "parents" in flags:
                 yield f"{where} --{next(name for name in flags if name in ('from', 'exclude', 'parents'))}"
@@ -171,8 +177,10 @@ class _Plan:
         self._shell = ["/bin/sh", "-c"]
 
     def add(self, one: Instruction) -> None:
-        """Carry an instruction out, as far as it needs no box."""
+        """Carry an instruction out, as far as it needs no box. Raises: ValueError: it has another form."""
         flags, rest = _read_flags(one.text)
+        if not rest or rest == "[]":
+            raise ValueError("without arguments")
         known = {**self._arguments, **self.env}
         match one.word:
             case "ARG":
@@ -195,9 +203,11 @@ class _Plan:
 
     def _copy(self, one: Instruction, words: list[str], chmod: str, known: Mapping[str, str]) -> None:
         *sources, target = words
+        if not sources:
+            raise ValueError("without sources")
         is_folder = target.endswith(("/", "/.")) or target in (".", "..") or len(sources) > 1
         target = self._find(target)
-        mode = int(chmod, 8) if chmod.isdecimal() else None
+        mode = int(chmod, 8) if chmod else None
         for name, text, is_open in one.texts:
             place = f"{target}/{name}" if is_folder else target
             self.steps.append(Copy([], place, mode, _substitute(text, known) if is_open else text, one.line))

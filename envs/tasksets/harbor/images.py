@@ -227,7 +227,7 @@ async def _carry_out(steps: list[Step], spec: SandboxSpec, context: Path, task: 
                 writer.extract(archive)
     if first == len(steps):
         return
-    async with open_box(spec) as box, open_network(box), asyncio.timeout(seconds):
+    async with open_box(spec) as box, open_network(box), _limit_build(context, seconds):
         for step in steps[first:]:
             if not isinstance(step, Run):
                 for files in _list_files(step, writer, context, task):
@@ -244,6 +244,17 @@ async def _carry_out(steps: list[Step], spec: SandboxSpec, context: Path, task: 
         changes = await box.snapshot(["/"])
     with tarfile.open(fileobj=BytesIO(changes.archive)) as archive:
         writer.extract(archive)
+
+
+@asynccontextmanager
+async def _limit_build(context: Path, seconds: float) -> AsyncGenerator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise BadInputError(
+            f"{context / 'Dockerfile'}: its commands took longer than build_timeout_sec ({seconds:g}); raise it"
+        ) from error
 
 
 @asynccontextmanager
@@ -269,7 +280,10 @@ def _list_files(step: Step, writer: RootWriter, context: Path, task: Path) -> li
 def _copy_source(step: Copy, name: str, writer: RootWriter, context: Path, task: Path) -> list[Snapshot]:
     ignored = read_ignored(context)
     pattern = os.path.normpath(name.lstrip("/") or ".")
-    found = [context] if pattern == "." else sorted(context.glob(pattern))
+    try:
+        found = [context] if pattern == "." else sorted(context.glob(pattern))
+    except ValueError:  # no pattern, or no path
+        found = []
     found = [path for path in found if not is_ignored(path.relative_to(context).as_posix(), ignored)]
     if ".." in pattern.split("/") or not found:
         raise BadInputError(f"{context / 'Dockerfile'} line {step.line}: {name} is not in {context}; add it")
@@ -280,7 +294,9 @@ def _copy_source(step: Copy, name: str, writer: RootWriter, context: Path, task:
         if path.is_file() and (target.endswith("/") or writer.find(target).is_dir()):
             target = f"{target.rstrip('/')}/{path.name}"
         archives.append(
-            pack_tree(path.resolve(), target.rstrip("/") or "/.", task, keeps=partial(_keeps, ignored, prefix))
+            pack_tree(
+                path.resolve(), target.rstrip("/") or "/.", task, keeps=partial(_keeps, ignored, prefix), mode=step.mode
+            )
         )
     return archives
 

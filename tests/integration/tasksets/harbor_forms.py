@@ -75,11 +75,11 @@ FORMS = {
     "workdir-of-the-file": form('[environment]\nworkdir = "/srv/data"\n', check="[ -s /srv/data/out.txt ]"),
     "copied": form(
         environment=_APP
-        + "COPY a.txt b*.txt ./\nCOPY --chmod=755 run.sh /usr/bin/run\nCOPY deep /opt/deep\nCOPY . all/\n",
+        + "COPY a.txt b*.txt ./\nCOPY --chmod=755 run /usr/bin/run\nCOPY deep /opt/deep\nCOPY . all/\n",
         files={
             "environment/a.txt": "a",
             "environment/b 1.txt": "b",
-            "environment/run.sh": "#!/bin/sh\necho ok\n",
+            "environment/run": "#!/bin/sh\necho ok\n",
             "environment/deep/er/x": b"\0\xff",
             "environment/skipped.log": "",
             "environment/.dockerignore": "*.log\nDockerfile\n",
