@@ -26,8 +26,8 @@ class LoadedTasks(msgspec.Struct, frozen=True, kw_only=True):
     source: TaskSource
     agent: str | None = None
     """Agent that plays them where the caller names none."""
-    left_out: list[str] = []
-    """Tasks that cannot run here, with what they need."""
+    notes: list[str] = []
+    """On tasks that cannot run here, with what they need."""
 
 
 def load_tasks(source: TaskSource, run: str, settings: Settings | None = None) -> LoadedTasks:
@@ -130,8 +130,7 @@ def _read_harbor(source: TaskSource, run: str, settings: Settings | None) -> Loa
     found = taskset.read_tasks(source.limit)
     tasks = [check_task(msgspec.structs.replace(task, run=run, split="eval")) for task in found]
     named = msgspec.structs.replace(source, version=taskset.version)
-    left_out = [f"left out: {one}" for one in taskset.refused]
-    return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent, left_out=left_out)
+    return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent, notes=taskset.list_notes())
 
 
 def _read_folder(folder: Path, run: str) -> Iterator[Task]:

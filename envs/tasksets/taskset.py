@@ -11,7 +11,8 @@ from envs.script import Script
 class TaskSet(Protocol):
     """Tasks of one kind. Equal arguments give equal bytes, on every machine.
 
-    A set may declare ``holdout = "near"``: no near-duplicate of its tasks of split eval is trained either.
+    A set may declare ``holdout = "near"``: no near-duplicate of its tasks of split eval is trained either; and
+    ``has_one_reference = True``: each task was written by hand, so its gate asks for no rewrites and no mutants.
     """
 
     name: str

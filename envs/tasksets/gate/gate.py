@@ -15,6 +15,7 @@ from agent_layer.schema import Split, Task, content_hash, hash_input
 from envs.sandbox import PoolOptions, open_pool
 from envs.script import Script
 from envs.tasksets.gate.script_judge import Judgement, ScriptJudge
+from envs.tasksets.harbor import HarborTasks
 from envs.tasksets.registry import open_taskset
 from envs.tasksets.taskset import TaskSet
 
@@ -75,6 +76,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     at: float
     """Seconds since the epoch, UTC."""
+    notes: list[str] = []
+    """What was not looked at, and why."""
 
     @property
     def is_passed(self) -> bool:
@@ -107,8 +110,8 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     levels: Sequence[int] | None = None
     """None: all."""
-    count: int = 1
-    """Tasks of each level."""
+    count: int | None = None
+    """Tasks of each level; None: 1, or all where each task has one reference."""
 
 
 async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progress], None]) -> Report:
@@ -135,7 +138,9 @@ async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progres
     failures = await _compare_twice(name, taskset, levels, options.seed)
     failures += _compare_splits(taskset, levels, options.seed)
     tasks = [task for level in levels for task in _draw_tasks(taskset, level, options)]
-    judged = _VerdictCounts()
+    if has_one_reference(taskset) and not tasks:
+        raise BadInputError(f"task set {taskset.name!r}: no task of it can run here; {'; '.join(_list_notes(taskset))}")
+    judged = _VerdictCounts(has_one_reference=has_one_reference(taskset))
     async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
         async for case, verdicts in _judge_all(ScriptJudge(pool), taskset, tasks, tell):
             judged.add(case, verdicts)
@@ -150,13 +155,32 @@ async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progres
         failures=failures,
         seconds=time.monotonic() - began,
         at=time.time(),
+        notes=_list_notes(taskset),
     )
+
+
+def has_one_reference(taskset: TaskSet) -> bool:
+    """Whether each task was written by hand, with one right solution and no wrong ones."""
+    return bool(getattr(taskset, "has_one_reference", False))
+
+
+def _list_notes(taskset: TaskSet) -> list[str]:
+    if not has_one_reference(taskset):
+        return []
+    unseen = (
+        "not tried: other right solutions, which the tests may refuse, and wrong ones, which they may take; a task has"
+        " one reference, so read its tests"
+    )
+    return [unseen, *(taskset.list_notes() if isinstance(taskset, HarborTasks) else ())]
 
 
 def _draw_tasks(taskset: TaskSet, level: int, options: GateOptions) -> list[Task]:
     """Return tasks of both splits in turn."""
-    half = options.count // 2
-    train = taskset.tasks(split="train", seed=options.seed, level=level, count=options.count - half)
+    if options.count is None and has_one_reference(taskset):
+        return [one for split in _SPLITS for one in taskset.tasks(split=split, seed=options.seed, level=level)]
+    count = 1 if options.count is None else options.count
+    half = count // 2
+    train = taskset.tasks(split="train", seed=options.seed, level=level, count=count - half)
     return [*train, *taskset.tasks(split="eval", seed=options.seed, level=level, count=half)]
 
 
@@ -293,7 +317,10 @@ def _make_cases(taskset: TaskSet, task: Task) -> list[_Case]:
 class _VerdictCounts:
     """Counts verdicts by check and task."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_one_reference: bool) -> None:
+        self._least: dict[CheckName, int] = {"rewrites": MIN_REWRITES, "cheats": MIN_CHEATS, "mutants": 1}
+        if has_one_reference:
+            self._least = {"cheats": 1}
         self.counts: dict[str, tuple[int, int]] = {}
         self._wrong: dict[CheckName, list[Failure]] = {}
         self._unequal: list[Failure] = []
@@ -325,10 +352,9 @@ class _VerdictCounts:
         return [*found, *self._unequal, *self._too_few()]
 
     def _too_few(self) -> Iterable[Failure]:
-        least: dict[CheckName, int] = {"rewrites": MIN_REWRITES, "cheats": MIN_CHEATS, "mutants": 1}
         for task in dict.fromkeys(task for task, _ in self._works):
             plain = self._works.get((task, "reference"), set()) | self._works.get((task, "empty"), set())
-            for check, expected in least.items():
+            for check, expected in self._least.items():
                 found = len(self._works.get((task, check), set()) - plain)
                 if found < expected:
                     text = f"expected at least {expected} that differ, found {found}; write more"

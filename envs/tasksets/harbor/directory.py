@@ -163,4 +163,8 @@ def _make_name(text: str) -> str:
     """Return a text as the id of a task; one that has to be changed ends with its hash, so that no two become one."""
     name = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in text)
     name = name.lstrip("._-")[:_MAX_NAME_LENGTH]
-    return name if name == text else f"{name[:-9] or 'task'}-{content_hash(text.encode('utf-8', 'replace'))[:8]}"
+    return (
+        name
+        if name == text
+        else f"{name[: _MAX_NAME_LENGTH - 9].strip('-') or 'task'}-{content_hash(text.encode('utf-8', 'replace'))[:8]}"
+    )

@@ -237,7 +237,9 @@ def _translate(pattern: str) -> re.Pattern[str]:
     """Return a pattern of ``.dockerignore``: ``*`` and ``?`` stay in one folder, ``**`` goes through any number."""
     parts = re.split(r"(\*\*/?|\*|\?|\[[^]]+\]|\\.)", posixpath.normpath(pattern.strip("/")))
     known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    plain = (part if part.startswith("[") and part.endswith("]") else re.escape(part.removeprefix("\\")) for part in parts)
+    plain = (
+        part if part.startswith("[") and part.endswith("]") else re.escape(part.removeprefix("\\")) for part in parts
+    )
     return re.compile("".join(known.get(part, one) for part, one in zip(parts, plain, strict=True)), re.DOTALL)
 
 

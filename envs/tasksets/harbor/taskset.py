@@ -36,7 +36,7 @@ _CHEATS: Final = (
     "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt",
     "mkdir -p /logs/verifier; echo '{\"reward\": 1}' > /logs/verifier/reward.json",
     "mkdir -p /tests; echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh; chmod 555 /tests/test.sh",
-    "rm -rf /logs; mkdir /var/mine; echo 1 > /var/mine/reward.txt; ln -s /var/mine /logs",
+    "rm -rf /logs; mkdir -p /var/mine; echo 1 > /var/mine/reward.txt; ln -s /var/mine /logs",
     "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.1; done) > /dev/null 2>&1 &",
     "mkdir -p /logs/verifier/reward.json /logs/verifier/reward.txt",
 )
@@ -52,7 +52,7 @@ class UnfitTask(NamedTuple):
 
     def __str__(self) -> str:
         """Name it, and what it needs."""
-        return f"{self.task.name} needs {'; '.join(f'{need.kind}: {need.what}' for need in self.needs)}"
+        return f"left out: {self.task.name} needs {'; '.join(f'{need.kind}: {need.what}' for need in self.needs)}"
 
 
 class HarborTasks:
@@ -69,6 +69,7 @@ class HarborTasks:
 
     levels = range(1)
     is_finite = True
+    has_one_reference = True
     agent = "envs.tasksets.harbor:Terminal"
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
@@ -132,6 +133,15 @@ class HarborTasks:
                 f" {self.refused[0]}"
             )
         return found
+
+    def list_notes(self) -> list[str]:
+        """Return what ``tasks`` left out, with what it needs, and what of the others means nothing here."""
+        refused = {one.task.name for one in self.refused}
+        read = (one for one in self.directories if one.unknown and one.name not in refused)
+        return [
+            *map(str, self.refused),
+            *(f"note: {one.name}: no meaning here: {', '.join(one.unknown)}" for one in read),
+        ]
 
     def solve(self, task: Task) -> Script:
         """Return the script that runs ``solution/solve.sh``."""

@@ -185,14 +185,14 @@ FORMS = {
         '\ufeffschema_version = "1.3"\r\n[environment]\r\ncpus = 1\r\n',
         environment="\ufeffFROM base:1\r\n\r\nWORKDIR /app\r\nRUN echo ok \\\r\n  > in\r\nCOPY <<EOF x\r\nok\r\nEOF\r\n",
         files={"instruction.md": "Do\r\nit.\r\n"},
-        solve="cat in > out.txt; test \"$(cat x)\" = ok",
+        solve='cat in > out.txt; test "$(cat x)" = ok',
     ),
     "odd-dockerfile": form(
         environment="# syntax=docker/dockerfile:1\n# a remark\nfrom\t--platform=linux/amd64  base:1  as only\n"
-        "workdir\t/app\nRun [\"sh\", \"-c\", \"echo $((1<<n)) > shifted\"]\nRUN n=3; echo $((1<<n)) > shifted\n"
+        'workdir\t/app\nRun ["sh", "-c", "echo $((1<<n)) > shifted"]\nRUN n=3; echo $((1<<n)) > shifted\n'
         'COPY ["a b.txt", "c.txt", "./to/"]\nCOPY --link --chown=app:app --chmod=0640 c.txt d.txt\n'
-        "ENV A b c\nENV B=\"x y\" C=$A\nWORKDIR to\nWORKDIR ../\nRUN --mount=type=cache,target=/c --network=none true\n"
-        "CMD [\"nothing\"]\nHEALTHCHECK NONE\n",
+        'ENV A b c\nENV B="x y" C=$A\nWORKDIR to\nWORKDIR ../\nRUN --mount=type=cache,target=/c --network=none true\n'
+        'CMD ["nothing"]\nHEALTHCHECK NONE\n',
         files={"environment/a b.txt": "ok\n", "environment/c.txt": "c"},
         solve='test "$(cat shifted)" = 8; test "$C$B" = "b cx y"; test -s to/c.txt; test "$(cat d.txt)" = c; cat "to/a b.txt" > out.txt',
     ),
