@@ -76,7 +76,8 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
         )
     tasks = opened.tasks(split=split, seed=seed, level=level, count=count)
     if directories:
-        return _write_directories(opened, list(tasks), file)
+        _write_directories(opened, list(tasks), file)
+        return
     lines = [write_task_line(task, opened) for task in tasks]
     _write_lines(file, lines)
     typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
@@ -129,7 +130,7 @@ def _write_directories(taskset: TaskSet, tasks: Sequence[Task], folder: Path) ->
     typer.echo(f"{len(tasks)} tasks of {taskset.name} as directories in {folder}")
 
 
-def check(
+def check(  # noqa: PLR0913  # options of a command are its arguments
     context: typer.Context,
     taskset: Annotated[str, typer.Argument(metavar="SET", help="Registered name, or module:attribute.")],
     *,

@@ -21,7 +21,8 @@ _UNREAD: Final = (".harborignore",)
 _TREES: Final = ("environment", "solution", "tests", "steps")
 _MAX_TREE_BYTES: Final = 128 << 20
 _MAX_TEXT_BYTES: Final = 4 << 20
-_MAX_NAME_LENGTH: Final = 128
+_MAX_NAME_LENGTH: Final = 96
+"""Of a task's id."""
 
 
 class HarborTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +33,7 @@ class HarborTask(msgspec.Struct, frozen=True, kw_only=True):
     """Path below the directory of all tasks, with dots."""
     file: TaskFile
     unknown: list[str]
-    """Keys of ``task.toml`` that the schema does not know, and files such as ``.harborignore``: they mean nothing here."""
+    """Keys of ``task.toml`` that the schema does not know, files such as ``.harborignore``: without meaning here."""
     instruction: str
     digest: str
     """Hash of every file that decides what the task is and how it is graded."""

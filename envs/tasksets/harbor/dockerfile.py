@@ -136,21 +136,20 @@ def list_unfit(instructions: list[Instruction]) -> Iterator[str]:
         yield "several stages (FROM)" if any(one.word == "FROM" for one in instructions) else "no FROM"
     plan = _Plan(ImageConfig({}, "/", "root"))
     for one in instructions:
-        flags, rest = _read_flags(one.text)
         where = f"line {one.line}: {one.word}"
         try:
             plan.add(one)
         except ValueError:  # of quotes, numbers and missing words
             yield f"{where} {one.text[:60]!r}, which has another form"
             continue
+        flags, rest = _read_flags(one.text)
         if one.word in ("ADD", "COPY") and not one.texts:
-            if "from" in flags or "exclude" in flags or "parents" in flags:
-                yield f"{where} --{next(name for name in flags if name in ('from', 'exclude', 'parents'))}"
+            yield from (f"{where} --{name}" for name in flags if name in ("from", "exclude", "parents"))
             if one.word == "ADD" and any("://" in word or _ARCHIVES.search(word) for word in _split_words(rest)[:-1]):
                 yield f"{where} of an address or an archive"
-        elif one.word == "RUN" and (bad := [text for text in flags.get("mount", ()) if "type=cache" not in text]):
-            yield f"{where} --mount={bad[0]}"
-        elif one.word not in ("FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "USER", "SHELL", *_WITHOUT_EFFECT):
+        elif one.word == "RUN":
+            yield from (f"{where} --mount={text}" for text in flags.get("mount", ()) if "type=cache" not in text)
+        elif one.word not in ("FROM", "ARG", "ENV", "COPY", "ADD", "WORKDIR", "USER", "SHELL", *_WITHOUT_EFFECT):
             yield where
 
 
@@ -179,8 +178,6 @@ class _Plan:
     def add(self, one: Instruction) -> None:
         """Carry an instruction out, as far as it needs no box. Raises: ValueError: it has another form."""
         flags, rest = _read_flags(one.text)
-        if not rest or rest == "[]":
-            raise ValueError("without arguments")
         known = {**self._arguments, **self.env}
         match one.word:
             case "ARG":
@@ -264,7 +261,7 @@ def _read_command(one: Instruction, rest: str, shell: list[str]) -> list[str]:
     if rest.startswith("["):
         try:
             words = json.loads(rest)
-            if isinstance(words, list):
+            if words and isinstance(words, list):
                 return [str(word) for word in cast("list[object]", words)]
         except ValueError:
             pass  # a shell's test, as Docker takes it too
@@ -280,6 +277,8 @@ def _read_flags(text: str) -> tuple[dict[str, list[str]], str]:
     while found := _FLAG.match(text):
         flags.setdefault(found[1], []).append(found[2] or "")
         text = text[found.end() :]
+    if not text:
+        raise ValueError("without arguments")
     return flags, text
 
 
