@@ -1,7 +1,6 @@
 """Commands ``tasksets``: what is registered, tasks as a file, and the gate of a task set."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import replace_file
 from agent_layer.local import AllowNetwork, ImageMap, SharedVerifier, read_task_options
 from agent_layer.schema import Split, Task
-from agent_layer.settings import Settings
+from agent_layer.settings import Settings, adopt_environment
 from envs.tasksets.folder_lines import read_lines
 from envs.tasksets.gate.gate import CHECKS, GateOptions, Progress, Report, check_taskset
 from envs.tasksets.gate.trainable import find_report, save_report, write_task_line
@@ -184,12 +183,14 @@ def check(  # noqa: PLR0913  # options of a command are its arguments
 
 def _pass_on(settings: Settings) -> None:  # kept: why stands in its docstring
     """Let task sets find these settings, which draw tasks in another process too."""
-    os.environ |= {
-        "AGENT_LAYER_DIR": str(settings.dir.absolute()),
-        "AGENT_LAYER_IMAGE_MAP": settings.image_map,
-        "AGENT_LAYER_ALLOW_NETWORK": str(settings.allow_network),
-        "AGENT_LAYER_SHARED_VERIFIER": str(settings.shared_verifier),
-    }
+    adopt_environment(
+        {
+            "AGENT_LAYER_DIR": str(settings.dir.absolute()),
+            "AGENT_LAYER_IMAGE_MAP": settings.image_map,
+            "AGENT_LAYER_ALLOW_NETWORK": str(settings.allow_network),
+            "AGENT_LAYER_SHARED_VERIFIER": str(settings.shared_verifier),
+        }
+    )
 
 
 def _print_report(report: Report) -> None:

@@ -139,7 +139,7 @@ async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progres
     failures += _compare_splits(taskset, levels, options.seed)
     tasks = [task for level in levels for task in _draw_tasks(taskset, level, options)]
     if has_one_reference(taskset) and not tasks:
-        raise BadInputError(f"task set {taskset.name!r}: no task of it can run here; {'; '.join(_list_notes(taskset))}")
+        raise BadInputError(f"task set {taskset.name!r}: no task of it can run here; {_list_notes(taskset)[-1]}")
     judged = _VerdictCounts(has_one_reference=has_one_reference(taskset))
     async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
         async for case, verdicts in _judge_all(ScriptJudge(pool), taskset, tasks, tell):

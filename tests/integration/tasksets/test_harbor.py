@@ -18,6 +18,7 @@ from envs.tasksets import HarborTasks, read_lines
 from envs.tasksets.gate.gate import GateOptions, check_taskset
 from envs.tasksets.gate.script_judge import ScriptJudge
 from envs.tasksets.gate.trainable import check_trainable, save_report
+from envs.tasksets.harbor.images import ImageStore
 
 from ...boxes import require_kind
 from ..sandbox.root_directory import make_root_directory
@@ -242,3 +243,32 @@ def test_a_folder_whose_tests_are_wrong_fails_its_check(tmp_path, data, images, 
 
     assert {failure.task for failure in report.failures} == {"wrong"}
     assert check in {failure.check for failure in report.failures}
+
+
+@pytest.mark.long
+def test_tasks_of_two_sets_with_one_name_have_their_own_references(tmp_path, data, images):
+    texts = ("one", "two")
+    forms = [form(files={"instruction.md": f"Do {text}."}) for text in texts]
+    sets = [make_task(tmp_path / text, data, images, files) for text, files in zip(texts, forms, strict=True)]
+    store = ImageStore(data / "images")
+
+    found = [store.find_directory(task.view(), task.sandbox) for _, task in sets]
+
+    assert [task.id for _, task in sets] == ["it", "it"]
+    assert found == [tmp_path / "one/it", tmp_path / "two/it"]
+    assert [taskset.solve(task).uploads["/solution"] for taskset, task in sets] == [f"{one}/solution" for one in found]
+
+
+@pytest.mark.long
+def test_what_a_killed_build_left_goes_with_the_next(tmp_path, data, images):
+    files = form(environment=f"FROM {BASE}\nWORKDIR /app\nRUN echo {tmp_path.name} > mine\n")
+    taskset, task = make_task(tmp_path, data, images, files)
+    root = Path(task.sandbox.image)
+    (root.parent / f"{root.name}.json").unlink()  # as a kill before the image was whole leaves it
+    root.rename(root.parent / f"making-{root.name}")
+    (root.parent / f"making-{root.name}/half").touch()
+
+    assert next(taskset.tasks(split="train")) == task
+    assert (root / "app/mine").exists()
+    assert not (root / "half").exists()
+    assert list(root.parent.glob("making-*")) == []
