@@ -22,7 +22,7 @@ _TREES: Final = ("environment", "solution", "tests", "steps")
 _MAX_TREE_BYTES: Final = 128 << 20
 _MAX_TEXT_BYTES: Final = 4 << 20
 _MAX_NAME_LENGTH: Final = 96
-"""Of a task's id."""
+"""Longest id of a task."""
 
 
 class HarborTask(msgspec.Struct, frozen=True, kw_only=True):
