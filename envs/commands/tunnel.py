@@ -69,7 +69,7 @@ class _Tunnel:
         """Serve until cancelled; a forwarder that a command of the box kills is started again."""
         command = ["python3", "-I", "-c", _PROGRAM.read_text(encoding="utf-8"), str(self._inside)]
         while True:
-            async with self._box.open(command, cwd="/") as process:
+            async with self._box.open(command, cwd="/", is_service=True) as process:
                 carrier = forwarder.Carrier(process.stdout, process.stdin, self._connect, self.is_open.set)
                 await carrier.run()
                 ended = await process.wait()

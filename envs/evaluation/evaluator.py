@@ -119,7 +119,7 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
             report_phase=view.set_phase,
             limit_cost=partial(_limit_cost, request, store, stored),
         ) as served:
-            for warning in [*loaded.left_out, *([served.warning] if served.warning else [])]:
+            for warning in [*loaded.notes, *([served.warning] if served.warning else [])]:
                 view.say(f"warning: {warning}")
             new_round = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:

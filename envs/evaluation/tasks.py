@@ -12,7 +12,7 @@ from agent_layer.schema import JsonObject, Task, content_hash, hash_input
 from agent_layer.settings import Settings
 from envs.evaluation.figures.figures import TaskRef
 from envs.evaluation.rounds import TaskSource
-from envs.tasksets import HarborTasks, open_taskset
+from envs.tasksets import HarborTasks, find_task_directories, open_taskset
 
 GENERATED_TASKS = 50
 """Tasks of a task set where the caller names no limit: a generated set has no end."""
@@ -26,8 +26,8 @@ class LoadedTasks(msgspec.Struct, frozen=True, kw_only=True):
     source: TaskSource
     agent: str | None = None
     """Agent that plays them where the caller names none."""
-    left_out: list[str] = []
-    """Tasks that cannot run here, with what they need."""
+    notes: list[str] = []
+    """On tasks that cannot run here, with what they need."""
 
 
 def load_tasks(source: TaskSource, run: str, settings: Settings | None = None) -> LoadedTasks:
@@ -41,7 +41,12 @@ def load_tasks(source: TaskSource, run: str, settings: Settings | None = None) -
     Raises: BadInputError: there is no such source, or a task in it cannot be queued.
     """
     path = Path(source.name)
-    if path.is_dir() and next(path.rglob("*.jsonl"), None) is None and next(path.rglob(_HARBOR_FILE), None) is not None:
+    if path.is_dir() and (directories := find_task_directories(path)):
+        if (file := _find_file_beside(path, directories)) is not None:
+            raise BadInputError(
+                f"folder {path}: expected files of tasks or Harbor tasks, found both, {file} and {directories[0]};"
+                " name one of them"
+            )
         return _read_harbor(source, run, settings)
     if path.is_dir():
         tasks = list(islice(_read_folder(path, run), source.limit))
@@ -115,13 +120,17 @@ def _read_taskset(source: TaskSource, run: str) -> LoadedTasks:
     return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent or None)
 
 
+def _find_file_beside(folder: Path, directories: list[Path]) -> Path | None:  # kept: a task has own *.jsonl
+    files = sorted(folder.rglob("*.jsonl"))
+    return next((one for one in files if not any(one.is_relative_to(place) for place in directories)), None)
+
+
 def _read_harbor(source: TaskSource, run: str, settings: Settings | None) -> LoadedTasks:
     taskset = HarborTasks(Path(source.name), settings)
     found = taskset.read_tasks(source.limit)
     tasks = [check_task(msgspec.structs.replace(task, run=run, split="eval")) for task in found]
     named = msgspec.structs.replace(source, version=taskset.version)
-    left_out = [f"left out: {one}" for one in taskset.refused]
-    return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent, left_out=left_out)
+    return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent, notes=taskset.list_notes())
 
 
 def _read_folder(folder: Path, run: str) -> Iterator[Task]:

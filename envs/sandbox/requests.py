@@ -69,10 +69,11 @@ class Open(_Request, frozen=True, kw_only=True):
     cwd: str | None = None
     env: dict[str, str] | None = None
     pty: bool = False
+    is_service: bool = False
 
     def perform(self, box: Sandbox) -> AbstractAsyncContextManager[Process]:
         """Start it; it is killed at the end of the context."""
-        return box.open(self.argv, cwd=self.cwd, env=self.env, pty=self.pty)
+        return box.open(self.argv, cwd=self.cwd, env=self.env, pty=self.pty, is_service=self.is_service)
 
 
 class Read(_Request, frozen=True, kw_only=True):
@@ -195,11 +196,17 @@ class ForwardingSandbox(ABC):
         return await self._exec(request)
 
     def open(
-        self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None, pty: bool = False
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        pty: bool = False,
+        is_service: bool = False,
     ) -> AbstractAsyncContextManager[Process]:
         """Start a command with live stdio."""
-        variables = None if env is None else dict(env)
-        return self._open(Open(box=self.id, argv=_arguments(argv), cwd=cwd, env=variables, pty=pty))
+        command, variables = _arguments(argv), None if env is None else dict(env)
+        return self._open(Open(box=self.id, argv=command, cwd=cwd, env=variables, pty=pty, is_service=is_service))
 
     async def read(self, path: str, *, max_bytes: int = MAX_FILE) -> bytes:
         """Return the content of a regular file."""

@@ -10,7 +10,7 @@ from .generated import write_replies as write_replies
 from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWARDS
 from .guess_number.game import chance_without_hints as chance_without_hints
 from .guess_number.game import chance_without_repeats as chance_without_repeats, compare as compare
-from .harbor import HarborTasks as HarborTasks
+from .harbor import HarborTasks as HarborTasks, find_task_directories as find_task_directories
 from .registry import list_taskset_names as list_taskset_names, open_taskset as open_taskset
 from .registry import read_holdout as read_holdout
 from .taskset import TaskSet as TaskSet

@@ -11,7 +11,7 @@ from envs.tasksets.harbor import HarborTasks
 def read_lines(
     folder: Path, settings: Settings, tell: Callable[[int, int], None] = lambda _done, _all: None
 ) -> tuple[list[bytes], list[str]]:
-    """Return the tasks that can run here as lines, and the others with what they need.
+    """Return the tasks that can run here as lines, and notes on the others and on what means nothing here.
 
     Args:
         folder: of the tasks.
@@ -23,4 +23,4 @@ def read_lines(
     taskset = HarborTasks(folder, settings)
     tell(0, len(taskset.directories))
     tasks = taskset.read_tasks(tell=tell)
-    return [write_task_line(task, taskset) for task in tasks], [str(one) for one in taskset.refused]
+    return [write_task_line(task, taskset) for task in tasks], taskset.list_notes()

@@ -11,8 +11,9 @@ from envs.script import Script
 class TaskSet(Protocol):
     """Tasks of one kind. Equal arguments give equal bytes, on every machine.
 
-    A set may declare ``holdout = "near"``: no near-duplicate of its tasks of split eval is trained either. One may
-    declare ``partial = True``: its mutants may earn a part.
+    A set may declare ``holdout = "near"``: no near-duplicate of its tasks of split eval is trained either;
+    ``partial = True``: its mutants may earn a part; ``has_one_reference = True``: each task was written by hand, so its
+    gate asks for no rewrites and no mutants; and ``is_finite = True``: all its tasks are drawn at once.
     """
 
     name: str

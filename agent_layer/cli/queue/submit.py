@@ -41,7 +41,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import open_store
 
 ReadFolder: TypeAlias = Callable[[Path, Settings], tuple[list[bytes], list[str]]]
-"""Returns the tasks of a folder as lines of a tasks file, and why others were left out."""
+"""Returns the tasks of a folder as lines of a tasks file, and notes on the others."""
 
 _READ_FOLDER = "envs.tasksets:read_lines"
 _REDRAW_SECONDS = 0.5
@@ -245,9 +245,9 @@ def _read_ids(path: Path) -> set[str]:
 
 def _read_folder(folder: Path, settings: Settings) -> list[bytes]:  # kept: another package, imported where it is needed
     module, _, name = _READ_FOLDER.partition(":")
-    lines, left_out = cast("ReadFolder", getattr(import_module(module), name))(folder, settings)
-    for one in left_out:
-        typer.echo(f"left out: {one}", err=True)
+    lines, notes = cast("ReadFolder", getattr(import_module(module), name))(folder, settings)
+    for one in notes:
+        typer.echo(one, err=True)
     return lines
 
 

@@ -148,8 +148,12 @@ class Sandbox(Protocol):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         pty: bool = False,
+        is_service: bool = False,
     ) -> AbstractAsyncContextManager[Process]:
-        """Start a command with live stdio; it is killed at the end of the context."""
+        """Start a command with live stdio; it is killed at the end of the context.
+
+        The time of a service, such as what carries a network, is not that of the agent's commands.
+        """
         ...
 
     async def read(self, path: str, *, max_bytes: int = MAX_FILE) -> bytes:

@@ -45,6 +45,26 @@ class _Job(NamedTuple):
     """Not empty: the watch killed it."""
 
 
+class Beginning:
+    """When a box began, by the clock of files: the earliest of what it was at each look, for it may be set back.
+
+    Args:
+        clock: of files, in seconds.
+        steady: one that is never set.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._steady = clock, steady
+        self._began = steady()
+        self._earliest = clock() - _CLOCK_SECONDS
+
+    def read(self) -> float:
+        """Look again; return the time at and after which every file was changed in the box, and hardly any other."""
+        then = self._clock() - (self._steady() - self._began) - _CLOCK_SECONDS
+        self._earliest = min(self._earliest, then)
+        return self._earliest
+
+
 class Server:
     """Serves one box until the worker closes the connection.
 
@@ -57,7 +77,7 @@ class Server:
     def __init__(self, end: socket.socket, rules: Rules, oom_score: int) -> None:
         self._end = end
         self._rules = rules
-        self._began = time.time() - _CLOCK_SECONDS
+        self._beginning = Beginning()
         self._jobs: dict[int, _Job] = {}
         """By process id."""
         self._is_clean = True
@@ -113,7 +133,7 @@ class Server:
     def _start(self, fields: dict[str, object], descriptors: list[int]) -> None:
         number = cast("int", fields["id"])
         is_command = fields["job"] == "exec"
-        fields["began"] = self._began
+        fields["began"] = self._beginning.read()
         try:
             pid = self._use_spare(fields, descriptors) if is_command else None
             pid = pid or self._fork(lambda: _run(fields, descriptors, self._rules))

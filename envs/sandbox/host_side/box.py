@@ -106,7 +106,13 @@ class ServedSandbox:
 
     @asynccontextmanager
     async def open(
-        self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None, pty: bool = False
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        pty: bool = False,
+        is_service: bool = False,  # noqa: ARG002  # for a supervisor, which measures time
     ) -> AsyncGenerator[Process]:
         """Start a command with live stdio."""
         command = {**_command(argv, cwd, env, MAX_CPU_SECONDS), "pty": pty}

@@ -15,7 +15,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from random import Random
@@ -36,11 +36,12 @@ from envs.tasksets.gate.leaks.search import TaskContents, find_leaks
 from envs.tasksets.gate.probes import hedge_answer, list_always, list_probes
 from envs.tasksets.gate.report import CODES, Finding, Report, is_mendable, list_left_out, make_finding
 from envs.tasksets.gate.script_judge import Judgement, ScriptJudge, can_judge
+from envs.tasksets.harbor import HarborTasks
 from envs.tasksets.sources import identify_taskset, open_source
 from envs.tasksets.taskset import TaskSet
 
-MIN_REWRITES: Final = 20
-MIN_CHEATS: Final = 20
+_LEAST: Final = {"rewrites": 20, "cheats": 20, "mutants": 1}
+"""Scripts that differ which a set brings for each task."""
 MIN_MUTANTS_CAUGHT: Final = 0.95
 _SPLITS: Final[tuple[Split, ...]] = ("train", "eval")
 _CONCURRENCY: Final = max(2, os.cpu_count() or 2) + 1
@@ -83,8 +84,8 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seed of tasks and sample."""
     levels: Sequence[int] | None = None
     """None: all."""
-    count: int = 1
-    """Tasks of each level that are scored."""
+    count: int | None = None
+    """Tasks of each level that are scored; None: 1, or all where each task has one reference."""
     compared: int = 32
     """Tasks of each level and split that are compared with each other; of files all are."""
     places: Sequence[Place] | None = None
@@ -135,7 +136,9 @@ class Examination:
         self._findings: list[Finding] = []
         self._notes: list[str] = []
         self._figures: JsonObject = {}
-        self._judged = _Verdicts()
+        self.has_one_reference: bool = getattr(self.taskset, "has_one_reference", False)
+        """Whether each task was written by hand, with one right solution and no wrong ones."""
+        self._judged = _Verdicts({"cheats": 1} if self.has_one_reference else _LEAST)
         self.sample: dict[int, list[Task]] = {}
         """Tasks of each level that are scored, once they are drawn."""
         self._scored: dict[str, Task] = {}
@@ -152,12 +155,15 @@ class Examination:
             SandboxError: this machine makes no boxes.
         """
         by_level = {level: self._draw(level) for level in self.levels}
+        self._notes += self._list_untried()
         if not any(by_level.values()):
-            raise BadInputError(f"task set {self.taskset.name!r}: expected tasks, found none; mend its 'tasks'")
+            why = self._notes[-1] if self._notes else "mend its 'tasks'"
+            raise BadInputError(f"task set {self.taskset.name!r}: expected tasks, found none; {why}")
         self._drawn = [one for some in by_level.values() for one in some]
         self._tell(Progress(0, 0, f"compare {len(self._drawn)} tasks"))
         self._findings += await asyncio.to_thread(find_duplicates, self._drawn)
-        self.sample = {level: self._choose(level, some, self._options.count) for level, some in by_level.items()}
+        number = self._options.count or (len(self._drawn) if self.has_one_reference else 1)
+        self.sample = {level: self._choose(level, some, number) for level, some in by_level.items()}
         async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
             for level, some in by_level.items():
                 self._tell(Progress(0, 0, f"look for leaks at level {level}"))
@@ -215,6 +221,16 @@ class Examination:
         """Return the ids of all tasks of the set; empty: it has more than were drawn."""
         drawn = [one for one in self._drawn if not one.is_extra]
         return set() if any(one.is_endless for one in drawn) else {one.task.id for one in drawn}
+
+    def _list_untried(self) -> list[str]:
+        """Return what is not looked at in a set whose tasks have one reference each, and which of them are left out."""
+        if not self.has_one_reference:
+            return []
+        unseen = (
+            "not tried: other right solutions, which the tests may refuse, and wrong ones, which they may take; a task"
+            " has one reference, so read its tests"
+        )
+        return [unseen, *(self.taskset.list_notes() if isinstance(self.taskset, HarborTasks) else ())]
 
     def _draw(self, level: int) -> list[DrawnTask]:
         """Return tasks of both splits, and some of another seed of train, which must not be in eval either."""
@@ -402,7 +418,8 @@ def _is_right(case: _Case, found: Judgement) -> bool:
 class _Verdicts:
     """Verdicts on scripts, by what they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: Mapping[str, int]) -> None:
+        self._least = least
         self.counts: dict[str, tuple[int, int]] = {}
         self.repeatable: list[tuple[_Case, Judgement]] = []
         """References and answers that do nothing, with their verdicts, for other processes."""
@@ -479,12 +496,11 @@ class _Verdicts:
 
     def _count_scripts(self, *, is_audit: bool) -> Iterable[Finding]:
         """Yield what a set brings too few of; one that brings none, such as a foreign set, relies on ours."""
-        least = {"rewrites": MIN_REWRITES, "cheats": MIN_CHEATS, "mutants": 1}
-        if is_audit or not any(code in least for _, code in self._works):
+        if is_audit or not any(code in self._least for _, code in self._works):
             return
         for task in dict.fromkeys(task for task, _ in self._works):
             plain = self._works.get((task, "reference"), set()) | self._works.get((task, "untouched"), set())
-            for code, expected in least.items():
+            for code, expected in self._least.items():
                 found = len(self._works.get((task, code), set()) - plain)
                 if found < expected:
                     text = f"{code}: expected at least {expected} that differ, found {found}; write more"

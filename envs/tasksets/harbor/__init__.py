@@ -9,5 +9,5 @@ __getattr__, __all__ = face(
         "taskset": "HarborTasks",
         "verifier": "SeparateVerifier SharedVerifier",
     },
-    {"acting": "leave_artifacts"},
+    {"acting": "leave_artifacts", "directory": "find_task_directories"},
 )

@@ -38,7 +38,7 @@ class Terminal(ToolEnvironment):
 async def oracle(task: TaskView, rollout: tracer.Rollout) -> object:
     """Run the reference in the attempt's box, as ``tasksets import`` found it on this machine."""
     images = ImageStore(Path(rollout.sandbox.spec.image).parent)
-    script = solve_directory(images.find_directory(task.id))
+    script = solve_directory(images.find_directory(task, rollout.sandbox.spec))
     async with open_network(rollout.sandbox):
         return {"exit_status": await act(rollout.sandbox, script)}
 

@@ -16,9 +16,13 @@ from agent_layer.schema.sandbox import Snapshot
 from envs.tasksets.harbor.task_file import TaskFile, read_task_file
 
 TASK_FILE: Final = "task.toml"
+_UNREAD: Final = (".harborignore",)
+"""Files of the format that mean nothing here."""
 _TREES: Final = ("environment", "solution", "tests", "steps")
 _MAX_TREE_BYTES: Final = 128 << 20
 _MAX_TEXT_BYTES: Final = 4 << 20
+_MAX_NAME_LENGTH: Final = 96
+"""Longest id of a task."""
 
 
 class HarborTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +33,7 @@ class HarborTask(msgspec.Struct, frozen=True, kw_only=True):
     """Path below the directory of all tasks, with dots."""
     file: TaskFile
     unknown: list[str]
-    """Keys of ``task.toml`` that the schema does not know; they are kept in the file, and mean nothing here."""
+    """Keys of ``task.toml`` that the schema does not know, files such as ``.harborignore``: without meaning here."""
     instruction: str
     digest: str
     """Hash of every file that decides what the task is and how it is graded."""
@@ -56,7 +60,7 @@ def read_task_directory(directory: Path, top: Path) -> HarborTask:
     Raises: BadInputError: a part is missing or has another form; the error names the file.
     """
     file, unknown = read_task_file(directory / TASK_FILE)
-    instruction = "" if file.steps else _read_text(directory / "instruction.md")
+    instruction = "" if file.steps else _read_text(directory / "instruction.md", directory.resolve())
     if not file.steps and not instruction.strip():
         raise BadInputError(
             f"{directory / 'instruction.md'}: expected what the agent has to do, found nothing; write it"
@@ -66,13 +70,15 @@ def read_task_directory(directory: Path, top: Path) -> HarborTask:
         directory=directory.resolve(),
         name=_make_name(".".join(parts)),
         file=file,
-        unknown=unknown,
+        unknown=[*unknown, *(name for name in _UNREAD if (directory / name).exists())],
         instruction=instruction,
         digest=_hash_directory(directory.resolve()),
     )
 
 
-def pack_tree(tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool] = lambda _: True) -> Snapshot:
+def pack_tree(
+    tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool] = lambda _: True, mode: int | None = None
+) -> Snapshot:
     """Return a tree of a task as it appears in a box.
 
     Args:
@@ -80,6 +86,7 @@ def pack_tree(tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool
         target: absolute path in the box.
         top: the task's directory; no link may lead out of it.
         keeps: whether a path below the tree is taken.
+        mode: permissions of all files; None: their own.
 
     Raises: BadInputError: a link leads out, or the tree is larger than 128 MB.
     """
@@ -98,7 +105,9 @@ def pack_tree(tree: Path, target: str, top: Path, *, keeps: Callable[[str], bool
                 "",
                 "",
             )
-            member.mode = 0o755 if member.mode & stat.S_IXUSR or path.suffix == ".sh" or member.isdir() else 0o644
+            is_run = member.mode & stat.S_IXUSR or path.suffix == ".sh" or member.isdir()
+            member.mode = (0o755 if is_run else 0o644) & (0o777 if member.mode & stat.S_IWUSR else 0o555)
+            member.mode = member.mode if mode is None or member.isdir() else mode
             if member.islnk():
                 member.type, member.size = tarfile.REGTYPE, path.stat().st_size
             size += member.size
@@ -140,17 +149,23 @@ def _hash_directory(directory: Path) -> str:
     return content_hash("\n".join(lines).encode("utf-8", "surrogateescape"))
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, top: Path) -> str:
     try:
+        next(list_tree(path, top))
         content = path.read_bytes()
         if len(content) > _MAX_TEXT_BYTES:
             raise BadInputError(f"{path}: expected at most {_MAX_TEXT_BYTES >> 20} MB, found more; shorten it")
-        return content.decode()
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: expected a readable text in UTF-8, found {error}; write one") from error
 
 
 def _make_name(text: str) -> str:
-    """Return a text as the id of a task."""
+    """Return a text as the id of a task; one that has to be changed ends with its hash, so that no two become one."""
     name = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in text)
-    return name.lstrip("._-")[:128] or "task"
+    name = name.lstrip("._-")[:_MAX_NAME_LENGTH]
+    return (
+        name
+        if name == text
+        else f"{name[: _MAX_NAME_LENGTH - 9].strip('-') or 'task'}-{content_hash(text.encode('utf-8', 'replace'))[:8]}"
+    )

@@ -1,6 +1,5 @@
 """Dockerfiles of tasks: parsed, and as steps that a box can carry out. What it cannot is refused by name and line."""
 
-import fnmatch
 import json
 import posixpath
 import re
@@ -11,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 from agent_layer.errors import BadInputError
 
-_HEREDOC: Final = re.compile(r"<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
+_HEREDOC: Final = re.compile(r"(?<!\S)\d*<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2(?!\S)")
 _VARIABLE: Final = re.compile(r"\\\$|\$(?:(\w+)|\{(\w+)(?::([-+])([^}]*))?\})")
 _FLAG: Final = re.compile(r"--([a-z]+)(?:=(\S*))?\s+")
 _WITHOUT_EFFECT: Final = ("LABEL", "MAINTAINER", "CMD", "EXPOSE", "STOPSIGNAL", "VOLUME", "HEALTHCHECK")
@@ -79,14 +78,14 @@ def parse_dockerfile(path: Path) -> list[Instruction]:
     Raises: BadInputError: it cannot be read.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: expected a Dockerfile, found {error}; write one") from error
     found, at = list[Instruction](), 0
     while at < len(lines):
         began = at
         text, at = _join_lines(lines, at)
-        word, _, rest = text.strip().partition(" ")
+        word, rest = [*text.split(None, 1), "", ""][:2]
         texts = list[tuple[str, str, bool]]()
         for dash, quote, name in _HEREDOC.findall(rest) if word.upper() in ("RUN", "COPY", "ADD") else ():
             body, at = _read_heredoc(lines, at, name, is_indented=bool(dash))
@@ -135,17 +134,22 @@ def list_unfit(instructions: list[Instruction]) -> Iterator[str]:
     """Yield what of a Dockerfile no box of ours can carry out, such as ``line 3: COPY --from=builder``."""
     if sum(one.word == "FROM" for one in instructions) != 1:
         yield "several stages (FROM)" if any(one.word == "FROM" for one in instructions) else "no FROM"
+    plan = _Plan(ImageConfig({}, "/", "root"))
     for one in instructions:
-        flags, rest = _read_flags(one.text)
         where = f"line {one.line}: {one.word}"
+        try:
+            plan.add(one)
+        except ValueError:  # of quotes, numbers and missing words
+            yield f"{where} {one.text[:60]!r}, which has another form"
+            continue
+        flags, rest = _read_flags(one.text)
         if one.word in ("ADD", "COPY") and not one.texts:
-            if "from" in flags or "exclude" in flags or "parents" in flags:
-                yield f"{where} --{next(name for name in flags if name in ('from', 'exclude', 'parents'))}"
+            yield from (f"{where} --{name}" for name in flags if name in ("from", "exclude", "parents"))
             if one.word == "ADD" and any("://" in word or _ARCHIVES.search(word) for word in _split_words(rest)[:-1]):
                 yield f"{where} of an address or an archive"
-        elif one.word == "RUN" and (bad := [text for text in flags.get("mount", ()) if "type=cache" not in text]):
-            yield f"{where} --mount={bad[0]}"
-        elif one.word not in ("FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "USER", "SHELL", *_WITHOUT_EFFECT):
+        elif one.word == "RUN":
+            yield from (f"{where} --mount={text}" for text in flags.get("mount", ()) if "type=cache" not in text)
+        elif one.word not in ("FROM", "ARG", "ENV", "COPY", "ADD", "WORKDIR", "USER", "SHELL", *_WITHOUT_EFFECT):
             yield where
 
 
@@ -172,7 +176,7 @@ class _Plan:
         self._shell = ["/bin/sh", "-c"]
 
     def add(self, one: Instruction) -> None:
-        """Carry an instruction out, as far as it needs no box."""
+        """Carry an instruction out, as far as it needs no box. Raises: ValueError: it has another form."""
         flags, rest = _read_flags(one.text)
         known = {**self._arguments, **self.env}
         match one.word:
@@ -196,9 +200,11 @@ class _Plan:
 
     def _copy(self, one: Instruction, words: list[str], chmod: str, known: Mapping[str, str]) -> None:
         *sources, target = words
+        if not sources:
+            raise ValueError("without sources")
         is_folder = target.endswith(("/", "/.")) or target in (".", "..") or len(sources) > 1
         target = self._find(target)
-        mode = int(chmod, 8) if chmod.isdecimal() else None
+        mode = int(chmod, 8) if chmod else None
         for name, text, is_open in one.texts:
             place = f"{target}/{name}" if is_folder else target
             self.steps.append(Copy([], place, mode, _substitute(text, known) if is_open else text, one.line))
@@ -210,22 +216,36 @@ class _Plan:
 
 
 def read_ignored(context: Path) -> list[str]:
-    """Return the patterns of a context's ``.dockerignore``."""
+    """Return the patterns of a context's ``.dockerignore``.
+
+    Raises: BadInputError: it is no text, or one is no pattern.
+    """
     file = context / ".dockerignore"
-    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    try:
+        lines = file.read_text("utf-8-sig").split("\n") if file.is_file() else []
+        patterns = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        is_ignored("", patterns)
+    except (OSError, UnicodeDecodeError, re.error) as error:
+        raise BadInputError(f"{file}: expected patterns, found {error}; correct it") from error
+    return patterns
+
+
+def _translate(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of ``.dockerignore``: ``*`` and ``?`` stay in one folder, ``**`` goes through any number."""
+    parts = re.split(r"(\*\*/?|\*|\?|\[[^]]+\]|\\.)", posixpath.normpath(pattern.strip("/")))
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    plain = (
+        part if part.startswith("[") and part.endswith("]") else re.escape(part.removeprefix("\\")) for part in parts
+    )
+    return re.compile("".join(known.get(part, one) for part, one in zip(parts, plain, strict=True)), re.DOTALL)
 
 
 def is_ignored(path: str, patterns: list[str]) -> bool:
     """Whether a path of a context is left out; the last pattern that fits decides."""
-    ignored = False
-    parts = path.split("/")
+    ignored, parts = False, path.split("/")
+    places = ["/".join(parts[: number + 1]) for number in range(len(parts))]
     for pattern in patterns:
-        plain = pattern.lstrip("!").strip("/").removeprefix("**/")
-        places = ["/".join(parts[: number + 1]) for number in range(len(parts))]
-        if any(fnmatch.fnmatch(place, plain) for place in places) or (
-            pattern.lstrip("!/").startswith("**/") and any(fnmatch.fnmatch(part, plain) for part in parts)
-        ):
+        if any(map(_translate(pattern.removeprefix("!")).fullmatch, places)):
             ignored = not pattern.startswith("!")
     return ignored
 
@@ -241,7 +261,7 @@ def _read_command(one: Instruction, rest: str, shell: list[str]) -> list[str]:
     if rest.startswith("["):
         try:
             words = json.loads(rest)
-            if isinstance(words, list):
+            if words and isinstance(words, list):
                 return [str(word) for word in cast("list[object]", words)]
         except ValueError:
             pass  # a shell's test, as Docker takes it too
@@ -257,6 +277,8 @@ def _read_flags(text: str) -> tuple[dict[str, list[str]], str]:
     while found := _FLAG.match(text):
         flags.setdefault(found[1], []).append(found[2] or "")
         text = text[found.end() :]
+    if not text:
+        raise ValueError("without arguments")
     return flags, text
 
 

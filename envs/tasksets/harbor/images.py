@@ -14,14 +14,13 @@ from fnmatch import fnmatchcase
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import hold_lock, make_private, replace_file
-from agent_layer.schema import content_hash
+from agent_layer.schema import TaskView, content_hash
 from agent_layer.schema.sandbox import Resources, Sandbox, SandboxSpec, Snapshot
 from envs.sandbox import PoolOptions, open_pool
 from envs.tasksets.harbor.directory import list_tree, pack_tree
@@ -134,20 +133,27 @@ class ImageStore:
             await _carry_out(steps, spec, context, task, seconds)
             return self._keep(key, making, config)
 
-    def note_directory(self, task: str, directory: Path) -> None:
-        """Remember where a task is, for agents that run its reference: they know its box, and no setting."""
-        make_private(self._folder / "tasks")
-        replace_file(self._folder / "tasks" / content_hash(task.encode()), [str(directory).encode()])
+    def note_directory(self, task: TaskView, spec: SandboxSpec, directory: Path) -> None:
+        """Remember where a task is, for agents that run its reference: they know it and its box, and no setting."""
+        place = self._place(task, spec)
+        make_private(place.parent)
+        replace_file(place, [os.fsencode(directory)])
 
-    def find_directory(self, task: str) -> Path:
-        """Return the directory that a task was imported from last.
+    def find_directory(self, task: TaskView, spec: SandboxSpec) -> Path:
+        """Return the directory that a task with this box was imported from last.
 
         Raises: BadInputError: it was not imported here.
         """
         try:
-            return Path((self._folder / "tasks" / content_hash(task.encode())).read_text("utf-8"))
+            return Path(os.fsdecode(self._place(task, spec).read_bytes()))
         except OSError as error:
-            raise BadInputError(f"task {task!r}: was not imported here; run 'agent-layer tasksets import'") from error
+            raise BadInputError(
+                f"task {task.id!r}: was not imported here; run 'agent-layer tasksets import'"
+            ) from error
+
+    def _place(self, task: TaskView, spec: SandboxSpec) -> Path:
+        key = [task.id, str(task.input), spec.image, spec.workdir]  # two sets may have one name
+        return self._folder / "tasks" / content_hash(repr(key).encode("utf-8", "surrogateescape"))
 
     def _link(self, root: Path) -> Path:
         """Return a place beside the other images that leads to a root directory."""
@@ -183,12 +189,13 @@ class _Making:
     """A folder that becomes an image, or is removed; one process at a time makes the image of a key."""
 
     def __init__(self, folder: Path, key: str) -> None:
-        self._folder, self._lock = folder, hold_lock(folder / f"{key}.lock")
-        self._path = Path()
+        self._lock = hold_lock(folder / f"{key}.lock")
+        self._path = folder / f"making-{key}"
 
     def __enter__(self) -> Path:
         self._lock.__enter__()
-        self._path = Path(mkdtemp(dir=self._folder, prefix="making-"))
+        shutil.rmtree(self._path, ignore_errors=True)  # of a process that was killed
+        self._path.mkdir(mode=0o700)
         return self._path
 
     def __exit__(self, *error: object) -> None:
@@ -220,7 +227,7 @@ async def _carry_out(steps: list[Step], spec: SandboxSpec, context: Path, task: 
                 writer.extract(archive)
     if first == len(steps):
         return
-    async with open_box(spec) as box, open_network(box), asyncio.timeout(seconds):
+    async with open_box(spec) as box, open_network(box), _limit_build(context, seconds):
         for step in steps[first:]:
             if not isinstance(step, Run):
                 for files in _list_files(step, writer, context, task):
@@ -237,6 +244,17 @@ async def _carry_out(steps: list[Step], spec: SandboxSpec, context: Path, task: 
         changes = await box.snapshot(["/"])
     with tarfile.open(fileobj=BytesIO(changes.archive)) as archive:
         writer.extract(archive)
+
+
+@asynccontextmanager
+async def _limit_build(context: Path, seconds: float) -> AsyncGenerator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise BadInputError(
+            f"{context / 'Dockerfile'}: its commands took longer than build_timeout_sec ({seconds:g}); raise it"
+        ) from error
 
 
 @asynccontextmanager
@@ -262,7 +280,11 @@ def _list_files(step: Step, writer: RootWriter, context: Path, task: Path) -> li
 def _copy_source(step: Copy, name: str, writer: RootWriter, context: Path, task: Path) -> list[Snapshot]:
     ignored = read_ignored(context)
     pattern = os.path.normpath(name.lstrip("/") or ".")
-    found = [context] if pattern == "." else sorted(context.glob(pattern))
+    try:
+        found = [context] if pattern == "." else sorted(context.glob(pattern))
+    except ValueError:  # no pattern, or no path
+        found = []
+    found = [path for path in found if not is_ignored(path.relative_to(context).as_posix(), ignored)]
     if ".." in pattern.split("/") or not found:
         raise BadInputError(f"{context / 'Dockerfile'} line {step.line}: {name} is not in {context}; add it")
     archives = list[Snapshot]()
@@ -272,7 +294,9 @@ def _copy_source(step: Copy, name: str, writer: RootWriter, context: Path, task:
         if path.is_file() and (target.endswith("/") or writer.find(target).is_dir()):
             target = f"{target.rstrip('/')}/{path.name}"
         archives.append(
-            pack_tree(path.resolve(), target.rstrip("/") or "/.", task, keeps=partial(_keeps, ignored, prefix))
+            pack_tree(
+                path.resolve(), target.rstrip("/") or "/.", task, keeps=partial(_keeps, ignored, prefix), mode=step.mode
+            )
         )
     return archives
 

@@ -155,7 +155,7 @@ def read_task_file(path: Path) -> tuple[TaskFile, list[str]]:
         text = path.read_bytes()
         if len(text) > _MAX_BYTES:
             raise BadInputError(f"{path}: expected at most {_MAX_BYTES >> 20} MB, found more; move what is no setting")
-        fields = cast("JsonObject", tomllib.loads(text.decode()))
+        fields = cast("JsonObject", tomllib.loads(text.decode("utf-8-sig")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInputError(f"{path}: expected a file in TOML, found {error}; correct it") from error
     try:

@@ -1,6 +1,7 @@
 """A folder of Harbor tasks as a task set: each directory that can run here becomes a task, the others are named."""
 
 import asyncio
+import posixpath
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema import JsonObject, Limits, Split, Task, content_hash
-from agent_layer.schema.sandbox import Resources, SandboxSpec
+from agent_layer.schema.sandbox import Resources, SandboxSpec, check_spec
 from agent_layer.settings import Settings, load_settings
 from envs.script import Script
 from envs.tasksets.harbor.directory import HarborTask, find_task_directories, read_task_directory
@@ -19,7 +20,7 @@ from envs.tasksets.harbor.egress import NETWORK_VARIABLES
 from envs.tasksets.harbor.images import Image, ImageStore, open_box
 from envs.tasksets.harbor.needs import Allowed, Need, fill_variables, list_needs, resolve_network
 from envs.tasksets.harbor.task_file import Environment, HealthCheck, find_verifier, list_artifacts
-from envs.tasksets.harbor.verifier import HarborGrading
+from envs.tasksets.harbor.verifier import HarborGrading, read_grading
 
 R = TypeVar("R")
 
@@ -35,7 +36,7 @@ _CHEATS: Final = (
     "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt",
     "mkdir -p /logs/verifier; echo '{\"reward\": 1}' > /logs/verifier/reward.json",
     "mkdir -p /tests; echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh; chmod 555 /tests/test.sh",
-    "rm -rf /logs; mkdir /var/mine; echo 1 > /var/mine/reward.txt; ln -s /var/mine /logs",
+    "rm -rf /logs; mkdir -p /var/mine; echo 1 > /var/mine/reward.txt; ln -s /var/mine /logs",
     "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.1; done) > /dev/null 2>&1 &",
     "mkdir -p /logs/verifier/reward.json /logs/verifier/reward.txt",
 )
@@ -51,7 +52,7 @@ class UnfitTask(NamedTuple):
 
     def __str__(self) -> str:
         """Name it, and what it needs."""
-        return f"{self.task.name} needs {'; '.join(f'{need.kind}: {need.what}' for need in self.needs)}"
+        return f"left out: {self.task.name} needs {'; '.join(f'{need.kind}: {need.what}' for need in self.needs)}"
 
 
 class HarborTasks:
@@ -68,6 +69,7 @@ class HarborTasks:
 
     levels = range(1)
     is_finite = True
+    has_one_reference = True
     agent = "envs.tasksets.harbor:Terminal"
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
@@ -132,9 +134,18 @@ class HarborTasks:
             )
         return found
 
+    def list_notes(self) -> list[str]:
+        """Return what ``tasks`` left out, with what it needs, and what of the others means nothing here."""
+        refused = {one.task.name for one in self.refused}
+        read = (one for one in self.directories if one.unknown and one.name not in refused)
+        return [
+            *map(str, self.refused),
+            *(f"note: {one.name}: no meaning here: {', '.join(one.unknown)}" for one in read),
+        ]
+
     def solve(self, task: Task) -> Script:
         """Return the script that runs ``solution/solve.sh``."""
-        return solve_directory(self._images.find_directory(task.id))
+        return solve_directory(Path(read_grading(task).directory))
 
     def rewrites(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's own
         """Return nothing: a directory has one solution."""
@@ -174,8 +185,7 @@ class HarborTasks:
                 for artifact, place in zip(list_artifacts(file), places, strict=True)
             ],
         )
-        self._images.note_directory(one.name, directory)
-        return Task(
+        task = Task(
             id=one.name,
             run="",
             task_type="harbor",
@@ -191,6 +201,8 @@ class HarborTasks:
             files=dict.fromkeys(_OWN_FILES, ""),
             artifacts=["/"] if verifier is None else places,
         )
+        self._images.note_directory(task.view(), spec, directory)
+        return task
 
     async def _find_image(self, one: HarborTask, environment: Environment, folder: str) -> Image:
         if environment.docker_image is not None:
@@ -245,12 +257,14 @@ async def _check_health(  # kept: with what to do
 
 def _make_spec(environment: Environment, image: Image, *, has_network: bool) -> SandboxSpec:
     env = {"HOME": "/root"} | (NETWORK_VARIABLES if has_network else {})
-    return SandboxSpec(
+    workdir = posixpath.join("/", image.config.workdir, environment.workdir or "")
+    spec = SandboxSpec(
         image=str(image.root),
-        workdir=environment.workdir or image.config.workdir,
+        workdir="/" + posixpath.normpath(workdir).lstrip("/"),
         env={**env, **image.config.env, **fill_variables(environment.env)},
         resources=_make_resources(environment),
     )
+    return check_spec(spec)
 
 
 def _make_resources(environment: Environment) -> Resources:

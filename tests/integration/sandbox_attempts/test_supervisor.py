@@ -340,3 +340,16 @@ async def test_boxes_are_ready_as_expected(supervisor):
         return (await supervisor.stats()).ready == 2
 
     await until(are_ready)
+
+
+async def test_a_service_of_the_box_is_no_command_of_the_agent(supervisor):
+    address = (await take(supervisor, "mine")).address
+    async with connect_sandbox(address) as connection, connection.box.open(["cat"], is_service=True):
+        alone = await supervisor.command_time("mine")
+        async with connection.box.open(["cat"]):
+            beside = await supervisor.command_time("mine")
+        await connection.box.exec(["true"])
+        after = await supervisor.command_time("mine")
+
+    assert [one.is_running for one in (alone, beside, after)] == [False, True, False]
+    assert alone.seconds == 0

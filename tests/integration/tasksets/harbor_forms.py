@@ -75,11 +75,11 @@ FORMS = {
     "workdir-of-the-file": form('[environment]\nworkdir = "/srv/data"\n', check="[ -s /srv/data/out.txt ]"),
     "copied": form(
         environment=_APP
-        + "COPY a.txt b*.txt ./\nCOPY --chmod=755 run.sh /usr/bin/run\nCOPY deep /opt/deep\nCOPY . all/\n",
+        + "COPY a.txt b*.txt ./\nCOPY --chmod=755 run /usr/bin/run\nCOPY deep /opt/deep\nCOPY . all/\n",
         files={
             "environment/a.txt": "a",
             "environment/b 1.txt": "b",
-            "environment/run.sh": "#!/bin/sh\necho ok\n",
+            "environment/run": "#!/bin/sh\necho ok\n",
             "environment/deep/er/x": b"\0\xff",
             "environment/skipped.log": "",
             "environment/.dockerignore": "*.log\nDockerfile\n",
@@ -171,6 +171,59 @@ FORMS = {
         solve="mkdir -p out/deep\necho ok > out/deep/file\ntouch out/a.tmp",
         check="[ -s out/deep/file ] && [ ! -e out/a.tmp ]",
     ),
+    "odd-unicode": form(
+        environment=_APP + "COPY ордер/ ./ордер/\nENV NÄME=ok\n",
+        files={
+            "instruction.md": "\ufeffÜbersetze 日本. 🐍\u2028So.\r\n",
+            "environment/ордер/файл é\u2028.txt": "ok\n",
+            "tests/данные/ожидание.txt": "ok\n",
+        },
+        solve="cat ордер/файл* > out.txt",
+        check='[ "$(cat out.txt)" = "$(cat /tests/данные/ожидание.txt)" ]',
+    ),
+    "odd-crlf": form(
+        '\ufeffschema_version = "1.3"\r\n[environment]\r\ncpus = 1\r\n',
+        environment="\ufeffFROM base:1\r\n\r\nWORKDIR /app\r\nRUN echo ok \\\r\n  > in\r\n"
+        "COPY <<EOF x\r\nok\r\nEOF\r\n",
+        files={"instruction.md": "Do\r\nit.\r\n"},
+        solve='cat in > out.txt; test "$(cat x)" = ok',
+    ),
+    "odd-dockerfile": form(
+        environment="# syntax=docker/dockerfile:1\n# a remark\nfrom\t--platform=linux/amd64  base:1  as only\n"
+        'workdir\t/app\nRun ["sh", "-c", "echo $((1<<n)) > shifted"]\nRUN n=3; echo $((1<<n)) > shifted\n'
+        'COPY ["a b.txt", "c.txt", "./to/"]\nCOPY --link --chown=app:app --chmod=0640 c.txt d.txt\n'
+        'ENV A b c\nENV B="x y" C=$A\nWORKDIR to\nWORKDIR ../\nRUN --mount=type=cache,target=/c --network=none true\n'
+        "CMD []\nHEALTHCHECK NONE\n",
+        files={"environment/a b.txt": "ok\n", "environment/c.txt": "c"},
+        solve='test "$(cat shifted)" = 8; test "$C$B" = "b cx y"; test -s to/c.txt; test "$(cat d.txt)" = c\n'
+        'cat "to/a b.txt" > out.txt',
+    ),
+    "odd-ignored": form(
+        environment=_APP + "COPY src /app/src\nCOPY *.md ./\n",
+        files={
+            "environment/.dockerignore": "# none of these\n**/*.tmp\n!src/kept.tmp\nsrc/build/\n/src/deep/**/x\n"
+            "notes?.md\n",
+            **{f"environment/{name}": "x" for name in ("src/a.tmp", "src/kept.tmp", "src/build/o", "src/deep/er/x")},
+            **{f"environment/{name}": "x" for name in ("src/deep/y", "notes1.md", "readme.md", "src/b/c.tmp")},
+            ".harborignore": "src\n",
+        },
+        solve="test ! -e src/a.tmp; test -e src/kept.tmp; test ! -e src/build; test ! -e src/deep/er/x\n"
+        "test -e src/deep/y; test ! -e notes1.md; test -e readme.md; test ! -e src/b/c.tmp; echo ok > out.txt",
+    ),
+    "odd-limits": form(
+        "[environment]\ncpus = 64\nmemory_mb = 1048576\nstorage_mb = 1048576\nbuild_timeout_sec = 604800\n"
+        "[agent]\ntimeout_sec = 604800\n[verifier]\ntimeout_sec = 604800\n",
+        environment=_APP + "RUN echo ok > in\n",
+    ),
+    "odd-large-instruction": form(files={"instruction.md": "Do it. " * 300_000}),
+    "odd-folder-workdir": form('[environment]\nworkdir = "/srv/deep/er/"\n', check="[ -s /srv/deep/er/out.txt ]"),
+    "odd-data-like-tasks": form(files={"environment/tasks.jsonl": "no task\n", "environment/sub/task.toml": "no"}),
+    "odd-many-rewards": form(
+        test="#!/bin/sh\n[ -s out.txt ] && n=1 || n=0\n"
+        'printf \'{"reward": %s, "é": 1e-3, "a b": -2, "ok": true}\' $n > /logs/verifier/reward.json\n',
+    ),
+    "odd-test-in-python": form(test="#!/usr/bin/env python3\n" + _UNITTEST),
+    "odd-fifo-left": form(solve="mkfifo pipe; ln -s nowhere dangling; touch -d @1 old; echo ok > out.txt"),
     "separate-relative": form(f'artifacts = ["out.txt"]\n{_SEPARATE}'),
 }
 """By name. The reference of each scores 1, and an agent that does nothing 0."""

@@ -9,12 +9,16 @@ import msgspec
 import pytest
 
 from agent_layer.dispatcher import parse_tasks
+from agent_layer.schema import Task
 from agent_layer.settings import load_settings
 from envs.evaluation import TaskSource, load_tasks
 from envs.sandbox import PoolOptions, open_pool
 from envs.script import Script
 from envs.tasksets import HarborTasks, read_lines
+from envs.tasksets.gate.gate import GateOptions, check_taskset
 from envs.tasksets.gate.script_judge import ScriptJudge
+from envs.tasksets.gate.trainable import check_trainable, save_report
+from envs.tasksets.harbor.images import ImageStore
 
 from ...boxes import require_kind
 from ..sandbox.root_directory import make_root_directory
@@ -190,10 +194,81 @@ def test_a_folder_becomes_lines_that_are_its_tasks(tmp_path, data, images):
     (task,) = parse_tasks(lines, subject="lines", run="r", split="eval")
     loaded = load_tasks(TaskSource(name=str(tmp_path / "set")), "r", settings)
 
-    assert [text.partition(";")[0] for text in left_out] == ["other needs image: nowhere:1"]
+    assert [text.partition(";")[0] for text in left_out] == ["left out: other needs image: nowhere:1"]
     assert (task.id, task.scorer, task.artifacts) == ("good", "envs.tasksets.harbor:SharedVerifier", ["/"])
     assert (task.labels["network"], task.labels["taskset"]) == ("agent none, tests none", "set")
     found, expected = (msgspec.structs.replace(one, labels={}, priority=0) for one in (task, loaded.tasks[0]))
     assert found == expected
     assert "tests" not in str(task.view())
-    assert loaded.left_out == [f"left out: {text}" for text in left_out]
+    assert loaded.notes == left_out
+
+
+def check_folder(folder, data, images, monkeypatch):
+    """Check a folder as the command does; other processes find the images by their variables."""
+    monkeypatch.setenv("AGENT_LAYER_DIR", str(data))
+    monkeypatch.setenv("AGENT_LAYER_IMAGE_MAP", ",".join(f"{name}={local}" for name, local in images.items()))
+    return asyncio.run(check_taskset(str(folder), GateOptions(), lambda _: None))
+
+
+@pytest.mark.long
+def test_a_folder_whose_references_pass_and_whose_cheats_fail_may_train(tmp_path, data, images, monkeypatch):
+    for name in ("empty-file", "separate"):
+        write_directory(tmp_path / "set" / name, FORMS[name])
+    write_directory(tmp_path / "set/other", form(environment="FROM nowhere:1\n"))
+
+    report = check_folder(tmp_path / "set", data, images, monkeypatch)
+    save_report(tmp_path, report)
+    check_trainable(tmp_path, [Task(id="a", run="r", labels={"taskset": "set", "taskset_version": report.version})])
+
+    assert report.is_passed, report.failures
+    assert (report.counts["reference"], report.counts["empty"]) == ((2, 2), (2, 2))
+    assert "rewrites" not in report.counts
+    assert [note.split(":")[0] for note in report.notes] == ["not tried", "left out"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("files", "check"),
+    [
+        ({"solve": "true"}, "reference"),
+        ({"check": "true"}, "empty"),
+        ({"check": "[ -d /var/mine ] || [ -s out.txt ]"}, "cheats"),
+    ],
+)
+def test_a_folder_whose_tests_are_wrong_fails_its_check(tmp_path, data, images, monkeypatch, files, check):
+    write_directory(tmp_path / "set/good", FORMS["empty-file"])
+    write_directory(tmp_path / "set/wrong", form(**files))
+
+    report = check_folder(tmp_path / "set", data, images, monkeypatch)
+
+    assert {failure.task for failure in report.failures} == {"wrong"}
+    assert check in {failure.check for failure in report.failures}
+
+
+@pytest.mark.long
+def test_tasks_of_two_sets_with_one_name_have_their_own_references(tmp_path, data, images):
+    texts = ("one", "two")
+    forms = [form(files={"instruction.md": f"Do {text}."}) for text in texts]
+    sets = [make_task(tmp_path / text, data, images, files) for text, files in zip(texts, forms, strict=True)]
+    store = ImageStore(data / "images")
+
+    found = [store.find_directory(task.view(), task.sandbox) for _, task in sets]
+
+    assert [task.id for _, task in sets] == ["it", "it"]
+    assert found == [tmp_path / "one/it", tmp_path / "two/it"]
+    assert [taskset.solve(task).uploads["/solution"] for taskset, task in sets] == [f"{one}/solution" for one in found]
+
+
+@pytest.mark.long
+def test_what_a_killed_build_left_goes_with_the_next(tmp_path, data, images):
+    files = form(environment=f"FROM {BASE}\nWORKDIR /app\nRUN echo {tmp_path.name} > mine\n")
+    taskset, task = make_task(tmp_path, data, images, files)
+    root = Path(task.sandbox.image)
+    (root.parent / f"{root.name}.json").unlink()  # as a kill before the image was whole leaves it
+    root.rename(root.parent / f"making-{root.name}")
+    (root.parent / f"making-{root.name}/half").touch()
+
+    assert next(taskset.tasks(split="train")) == task
+    assert (root / "app/mine").exists()
+    assert not (root / "half").exists()
+    assert list(root.parent.glob("making-*")) == []

@@ -10,7 +10,15 @@ import pytest
 from agent_layer.errors import BadInputError
 from envs.tasksets import open_taskset
 from envs.tasksets.harbor.directory import find_task_directories, pack_tree, read_task_directory
-from envs.tasksets.harbor.dockerfile import ImageConfig, Run, find_base, list_unfit, parse_dockerfile, plan_build
+from envs.tasksets.harbor.dockerfile import (
+    ImageConfig,
+    Run,
+    find_base,
+    is_ignored,
+    list_unfit,
+    parse_dockerfile,
+    plan_build,
+)
 from envs.tasksets.harbor.images import ImageStore
 from envs.tasksets.harbor.needs import Allowed, list_needs, resolve_network
 from envs.tasksets.harbor.root_directory import RootWriter
@@ -103,6 +111,50 @@ def test_artifacts_have_the_published_folder_first(tmp_path):
     assert [(one.source, one.exclude) for one in list_artifacts(own)] == [("/logs/artifacts/", ["c"])]
 
 
+def test_no_two_names_become_one_and_no_file_is_left_unnamed(tmp_path):
+    names = [
+        "задача",
+        "задание",
+        "a b",
+        "a-b",
+        "a/b",
+        "a.b ",
+        "é" * 90,
+        "x" * 96,
+        "x" * 200 + "2",
+        "x" * 200 + "3",
+    ]
+    for name in names:
+        write(tmp_path / name, DIRECTORY | {".harborignore": "a"})
+    tasks = [read_task_directory(one, tmp_path) for one in find_task_directories(tmp_path)]
+
+    assert len({one.name for one in tasks}) == len(names)
+    assert all(one.name.isascii() and len(one.name) <= 96 for one in tasks)
+    assert {"a-b", "a.b"} <= {one.name for one in tasks}
+    assert all(one.unknown == [".harborignore"] for one in tasks)
+
+
+@pytest.mark.parametrize(
+    ("path", "patterns", "is_left_out"),
+    [
+        ("a.md", "*.md", True), ("deep/a.md", "*.md", False), ("deep/a.md", "**/*.md", True), ("a.md", "**/*.md", True),
+        ("b/c/d", "b/", True), ("b/c/x", "/b/**/x", True), ("b/x", "b/**/x", True), ("b/cx", "b/**/x", False),
+        ("a/b", "* !a/b", False), ("a/c", "* !a/b", True), ("n1", "n?", True), ("n/1", "n?1", False),
+        ("q/m/x", "**/m", True),
+        ("[x", "[x", True), ("b", "[^a]", True), ("é", "?", True), ("x", "./x", True),
+    ],
+)  # fmt: skip
+def test_patterns_leave_out_what_docker_leaves_out(path, patterns, is_left_out):
+    assert is_ignored(path, patterns.split()) == is_left_out
+
+
+@pytest.mark.parametrize("text", ["cat <<<word", "echo $((1<<n))", "a<<b"])
+def test_what_is_no_heredoc_takes_no_line(tmp_path, text):
+    write(tmp_path, {"Dockerfile": f"from\tbase:1\nRUN {text}\nRUN true\n"})
+
+    assert [one.word for one in parse_dockerfile(tmp_path / "Dockerfile")] == ["FROM", "RUN", "RUN"]
+
+
 def list_directory_needs(folder, toml="", files=None, allowed=None, images=("base:1",)):
     directory = write(folder, DIRECTORY | {"task.toml": toml} | (files or {}))
     task = read_task_directory(directory, directory)
@@ -127,6 +179,18 @@ def test_a_task_that_needs_nothing_is_refused_nothing(tmp_path):
         ("", {"environment/Dockerfile": "FROM base:1\nCOPY --from=x /a /b\n"}, "line 2: COPY --from"),
         ("", {"environment/Dockerfile": "FROM base:1\nADD https://a.org/x /x\n"}, "line 2: ADD of an address"),
         ("", {"environment/Dockerfile": "FROM base:1\nONBUILD RUN x\n"}, "line 2: ONBUILD"),
+        *(
+            ("", {"environment/Dockerfile": f"FROM base:1\n{line}\n"}, "line 2")
+            for line in (
+                "COPY x",
+                "COPY --chmod=999 a b",
+                "COPY --chmod=u+x a b",
+                'ENV A="',
+                "WORKDIR",
+                "RUN",
+            )
+        ),
+        ("", {"tests/test.sh": "#!/bin/sh\r\ntrue\r\n"}, "other: tests/test.sh ends its lines with CR LF"),
         ("", {"environment/Dockerfile": "FROM base:1\nENTRYPOINT server\n"}, "live process: environment/Dockerfile"),
         ("", {"environment/docker-compose.yaml": "services: {}\n"}, "service: environment/docker-compose.yaml"),
         ("[environment]\ngpus = 1", {}, "device: environment: a GPU"),
