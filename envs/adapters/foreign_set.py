@@ -170,7 +170,8 @@ class ForeignSet:
         for reply in found.replies:
             text = str(reply["content"])
             scripts = [_reply(f"frame {number}", frame.format(text)) for number, frame in enumerate(_FRAMES)]
-            return [script for script in scripts if self._earned(task, script) == self._earned(task, found)]
+            earned = self._earned(task, found)
+            return [script for script in scripts if self._earned(task, script) == earned]
         return []
 
     def mutants(self, task: Task) -> Sequence[Script]:
@@ -355,8 +356,14 @@ async def _run(place: object, answer: AnswerCall, *, is_scored: bool) -> _Played
 
 
 def _read_name(name: str) -> JsonObject:
-    """Return what a name says: ``PACKAGE:ID?option=value&part.option=value``."""
+    """Return what a name says: ``PACKAGE:ID?option=value&part.option=value``.
+
+    Raises: BadInputError: an option is the ID, or a part of another.
+    """
     identity, options = read_options(name.partition(":")[2])
+    for option in options:
+        if option.partition(".")[0] == "id" or any(other.startswith(f"{option}.") for other in options):
+            raise BadInputError(f"task set {name!r}: option {option!r} cannot be given so; correct the name")
     taskset: JsonObject = {"id": identity}
     for option, value in options.items():
         *outer, last = option.split(".")

@@ -14,21 +14,33 @@ import tempfile
 from importlib import metadata
 from random import Random
 
-from guest_protocol import Ask, AttemptEnded, Refused, Request, readable_errors, serve
-from inspect_ai import Task, eval_async
-from inspect_ai._eval.loader import load_tasks
-from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ModelAPI, get_model, messages_to_openai, modelapi
-from inspect_ai.model._openai import (
-    chat_choices_from_openai,
-    model_output_from_openai,
-    openai_chat_tool_choice,
-    openai_chat_tools,
-    openai_completion_params,
+from guest_protocol import (
+    Ask,
+    AttemptEnded,
+    Refused,
+    Request,
+    describe_version,
+    explain_missing_names,
+    readable_errors,
+    serve,
 )
-from inspect_ai.scorer import value_to_float
-from inspect_ai.util import LimitExceededError
-from openai.types.chat import ChatCompletion
+
+_PACKAGE = describe_version("inspect-ai", "0.3.285")
+with explain_missing_names(_PACKAGE):
+    from inspect_ai import Task, eval_async
+    from inspect_ai._eval.loader import load_tasks, resolve_task_args
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.model import ModelAPI, get_model, messages_to_openai, modelapi
+    from inspect_ai.model._openai import (
+        chat_choices_from_openai,
+        model_output_from_openai,
+        openai_chat_tool_choice,
+        openai_chat_tools,
+        openai_completion_params,
+    )
+    from inspect_ai.scorer import value_to_float
+    from inspect_ai.util import LimitExceededError
+    from openai.types.chat import ChatCompletion
 
 _asking: list[Ask] = []
 """Of the sample that is played: their ``eval`` runs once at a time in a process."""
@@ -65,6 +77,8 @@ class _Loaded:
             names = ", ".join(task.name for task in tasks) or "none"
             raise Refused(f"inspect task {spec!r}: expected one task, found {len(tasks)} ({names}); write FILE.py@TASK")
         self.task: Task = tasks[0]
+        if unknown := options.keys() - resolve_task_args(self.task).keys():
+            raise Refused(f"inspect task {spec!r}: it takes no argument {', '.join(sorted(unknown))}")
         if self.task.sandbox is not None:
             raise Refused(f"inspect task {spec!r}: it needs a sandbox ({self.task.sandbox.type})")
         if not self.task.scorer:
@@ -167,4 +181,4 @@ def _numbers(scorer: str, value: object) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    serve({"list": list_tasks, "run": run})
+    serve({"list": list_tasks, "run": run}, _PACKAGE)

@@ -24,21 +24,33 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
-import httpx
-import openai
-import verifiers.v1 as vf
-from guest_protocol import Ask, AttemptEnded, Refused, Request, readable_errors, serve
-from verifiers.v1 import judge as judges
-from verifiers.v1.clients.client import Client
-from verifiers.v1.configs.agent import AgentConfig
-from verifiers.v1.dialects.chat import message_to_wire
-from verifiers.v1.errors import model_error
-from verifiers.v1.harnesses.null import NullHarness
-from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
-from verifiers.v1.interception import server as interception
-from verifiers.v1.mcp import launch
-from verifiers.v1.runtimes import ProgramResult
-from verifiers.v1.utils.loaders import default_harness_id
+from guest_protocol import (
+    Ask,
+    AttemptEnded,
+    Refused,
+    Request,
+    describe_version,
+    explain_missing_names,
+    readable_errors,
+    serve,
+)
+
+_PACKAGE = describe_version("verifiers", "0.4.0")
+with explain_missing_names(_PACKAGE):
+    import httpx
+    import openai
+    import verifiers.v1 as vf
+    from verifiers.v1 import judge as judges
+    from verifiers.v1.clients.client import Client
+    from verifiers.v1.configs.agent import AgentConfig
+    from verifiers.v1.dialects.chat import message_to_wire
+    from verifiers.v1.errors import model_error
+    from verifiers.v1.harnesses.null import NullHarness
+    from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
+    from verifiers.v1.interception import server as interception
+    from verifiers.v1.mcp import launch
+    from verifiers.v1.runtimes import ProgramResult
+    from verifiers.v1.utils.loaders import default_harness_id
 
 __all__ = ["GatewayHarness"]
 _HARNESS = "agent_layer_chat"
@@ -175,7 +187,13 @@ def _load_environment(taskset: Request) -> vf.Env:
     """
     name = taskset["id"]
     with readable_errors(f"verifiers task set {name!r}"):
-        config_type = vf.env_config_type(name, taskset.get("env", ""))
+        try:
+            config_type = vf.env_config_type(name, taskset.get("env", ""))
+        except (AttributeError, TypeError) as error:
+            raise Refused(
+                f"verifiers task set {name!r}: {error}; a set of the API before 0.4, with load_environment, is not"
+                " carried: it needs a port to Taskset"
+            ) from error
         seats = [field for field, one in config_type.model_fields.items() if isinstance(one.default, AgentConfig)]
         if len(seats) != 1:
             raise Refused(f"verifiers task set {name!r}: it is played by {len(seats)} agents ({', '.join(seats)})")
@@ -278,8 +296,11 @@ async def run(request: Request, ask: Ask) -> Request:
         for trace in traces:
             _seats.pop(trace.id, None)
     errors = [f"{one.type}: {one.message}" for one in (*episode.errors, *(e for t in episode.traces for e in t.errors))]
-    if errors or len(episode.traces) != 1:
-        raise RuntimeError("; ".join(errors) or f"the task was played {len(episode.traces)} times")
+    if errors:
+        raise RuntimeError("; ".join(errors))
+    if len(episode.traces) != 1:
+        played = f"its environment plays a task {len(episode.traces)} times, and an attempt holds one"
+        raise Refused(f"verifiers task set {request['taskset']['id']!r}: {played}")
     (trace,) = episode.traces
     parts = {name: {"score": one.score, "weight": one.weight} for name, one in trace.rewards.items() if one is not None}
     return {
@@ -292,8 +313,13 @@ async def run(request: Request, ask: Ask) -> Request:
 
 if __name__ == "__main__":
     sys.modules[_HARNESS] = sys.modules["__main__"]  # their loader imports harnesses by name
-    _chat = _load_chat()
-    interception.resolve_client = lambda _: GatewayClient()
-    judges.build_async_openai = _judge_client
-    launch.serve = _serve_forked
-    serve({"list": list_tasks, "run": run})
+    with explain_missing_names(_PACKAGE):
+        _chat = _load_chat()
+        for module, replaced, ours in (
+            (interception, "resolve_client", lambda _: GatewayClient()),
+            (judges, "build_async_openai", _judge_client),
+            (launch, "serve", _serve_forked),
+        ):
+            getattr(module, replaced)  # what is not there cannot be replaced: model calls would reach others
+            setattr(module, replaced, ours)
+    serve({"list": list_tasks, "run": run}, _PACKAGE)

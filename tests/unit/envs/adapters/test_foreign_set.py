@@ -46,6 +46,12 @@ def test_tasks_are_the_same_twice_and_each_is_in_one_split(draw):
     assert {task.id for task in draw("?num=39")}.isdisjoint(task.id for task in train)
 
 
+@pytest.mark.parametrize("options", ["?a=2&a.b=1", "?a.b=1&a=2", "?id=other", "?id.x=1"])
+def test_options_that_contradict_each_other_are_refused(toy, options):
+    with pytest.raises(BadInputError, match=r"option '(a|id|id\.x)' cannot be given so"):
+        ForeignSet(toy, f"sums{options}")
+
+
 async def test_the_packages_own_rubric_judges_the_stored_answers(draw):
     tasks = draw("?turns=2", count=4)
     for index, task in enumerate(tasks):

@@ -121,4 +121,4 @@ if __name__ == "__main__":
         "hang": hang,
         "wait": wait,
     }
-    serve({**handlers, "see": see, "list": list_tasks, "run": run})
+    serve({**handlers, "see": see, "list": list_tasks, "run": run}, "toy 1")
