@@ -188,18 +188,19 @@ def _load_environment(taskset: Request) -> vf.Env:
     name = taskset["id"]
     with readable_errors(f"verifiers task set {name!r}"):
         try:
-            config_type = vf.env_config_type(name, taskset.get("env", ""))
+            task_type = vf.task_type(name)
         except (AttributeError, TypeError) as error:
             raise Refused(
                 f"verifiers task set {name!r}: {error}; a set of the API before 0.4, with load_environment, is not"
                 " carried: it needs a port to Taskset"
             ) from error
+        config_type = vf.env_config_type(name, taskset.get("env", ""))
         seats = [field for field, one in config_type.model_fields.items() if isinstance(one.default, AgentConfig)]
         if len(seats) != 1:
             raise Refused(f"verifiers task set {name!r}: it is played by {len(seats)} agents ({', '.join(seats)})")
         if default_harness_id(name) == name:
             raise Refused(f"verifiers task set {name!r}: it brings an agent program of its own")
-        if vf.task_type(name).NEEDS_CONTAINER:
+        if task_type.NEEDS_CONTAINER:
             raise Refused(f"verifiers task set {name!r}: its tasks need a container")
         seat = {"harness": {"id": _HARNESS}, "runtime": {"type": "subprocess"}, "retries": {"max_retries": 0}}
         options = {field: value for field, value in taskset.items() if field not in ("id", "env")}
