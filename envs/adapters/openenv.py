@@ -64,9 +64,15 @@ class OpenEnvSet:
     def __init__(self, address: str) -> None:
         self.name = f"openenv:{address}"
         url, self._options = read_options(address)
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInputError(f"task set {self.name!r}: expected openenv:http://HOST:PORT, found {address!r}")
+        try:
+            parts = urlsplit(url)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # of a port or an IPv6 address that is none
+            is_address = False
+        if not is_address:
+            raise BadInputError(
+                f"task set {self.name!r}: expected openenv:http://HOST:PORT, found {address!r}; correct it"
+            )
         self._url = url.rstrip("/")
 
     @property

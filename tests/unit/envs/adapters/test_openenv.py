@@ -126,8 +126,9 @@ def test_tasks_differ_by_seed_and_splits_are_disjoint(serve):
     assert all(0 <= seed < 2**31 for some in seeds for seed in some)
     assert train[0].input["reset"] == {"level": 2, "seed": train[0].seed}
     assert (taskset.version, list(taskset.tasks(split="train", count=50))) == ("w 3", train)
-    with pytest.raises(BadInputError, match="expected openenv:http://HOST:PORT"):
-        OpenEnvSet("localhost")
+    for address in ("", "localhost", "ftp://x", "http://[x", "http://h:99999999", "http://h:no"):
+        with pytest.raises(BadInputError, match="expected openenv:http://HOST:PORT"):
+            OpenEnvSet(address)
 
 
 async def test_a_text_acts_and_a_mistake_is_said_to_the_policy(serve):
