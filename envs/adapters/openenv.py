@@ -162,7 +162,7 @@ class OpenEnvEnvironment:
         return StepResult(observation=text, done=answer.done)
 
     async def step(self, action: str | ToolCalls) -> StepResult:
-        """Act. What the server refuses is said to the policy.
+        """Act. The policy reads what the server refuses.
 
         Raises: UnreachableError: the connection is lost.
         """
@@ -254,7 +254,7 @@ class _Session:
         raise _unreachable(self._url, f"{data.get('code')}: {data.get('message')}")
 
     async def close(self) -> None:
-        """Say goodbye; a server that does not listen any more needs none."""
+        """End the session; a server that does not listen any more needs none."""
         try:
             if not self._socket.closed:
                 await self._socket.send_str('{"type": "close"}')

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from importlib import metadata
 from typing import Any, TypeAlias
 
@@ -30,7 +30,7 @@ _MAX_LINE = 1 << 28
 _MAX_TRACE = 3000
 
 
-class Refused(Exception):  # noqa: N818  # it is an answer
+class RefusalError(Exception):  # it is an answer
     """The package has it, and it cannot be carried; the text names it."""
 
 
@@ -65,7 +65,7 @@ def describe_version(package: str, tested: str) -> str:
 
 
 @contextlib.contextmanager
-def explain_missing_names(package: str) -> Iterator[None]:
+def explain_missing_names(package: str) -> Generator[None]:
     """Context manager that ends the program where a name of a package is missing, and says which version it has."""
     try:
         yield
@@ -116,7 +116,7 @@ class _Server:
 
         try:
             answer = {"result": await self._handlers[message["op"]](message, ask)}
-        except Refused as error:
+        except RefusalError as error:
             answer = {"error": str(error), "is_refusal": True}
         except asyncio.CancelledError:
             answer = {"error": "cancelled", "is_refusal": False}
@@ -136,13 +136,13 @@ class _Server:
 
 
 @contextlib.contextmanager
-def readable_errors(subject: str) -> Iterator[None]:
+def readable_errors(subject: str) -> Generator[None]:
     """Context manager that refuses with the text of any error, and of what caused it."""
     try:
         yield
-    except Refused:
+    except RefusalError:
         raise
     except (Exception, SystemExit) as error:
         cause = error.__cause__ or error
         what = f"; install it into {sys.prefix}" if isinstance(cause, ModuleNotFoundError) else ""
-        raise Refused(f"{subject}: {type(cause).__name__}: {cause}{what}") from error
+        raise RefusalError(f"{subject}: {type(cause).__name__}: {cause}{what}") from error

@@ -221,9 +221,9 @@ def test_the_policys_answers_go_through_the_gateway_and_are_graded_from_the_stor
     scores = set()
     for trajectory in found:
         (reward,) = [one for one in trajectory.rewards if one.name == "reward"]
-        said = trajectory.steps[-1].action.message["content"]
+        reply = trajectory.steps[-1].action.message["content"]
         known = trajectory.started.task.grading["answer"]
-        assert (reward.source, reward.score) == ("verifier", float(known in said)), said
+        assert (reward.source, reward.score) == ("verifier", float(known in reply)), reply
         assert [bool(one.action.response_token_ids) for one in trajectory.steps] == [True] * num_steps
         scores.add(reward.score)
     assert scores == {0.0, 1.0}
@@ -311,8 +311,8 @@ async def play_world(task, actions):
 def test_a_model_plays_a_world_of_openenv(settings, tmp_path):
     def halve(prompt):
         low, high = 0, 15
-        for asked, answered in zip(prompt.messages[1::2], prompt.messages[2::2], strict=False):
-            number = int(asked["content"])
+        for turn, answered in zip(prompt.messages[1::2], prompt.messages[2::2], strict=False):
+            number = int(turn["content"])
             low, high = (number + 1, high) if answered["content"] == "higher" else (low, number - 1)
         return str((low + high) // 2)
 

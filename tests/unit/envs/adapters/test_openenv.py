@@ -54,14 +54,14 @@ def make_app(action):
         async for message in ws:
             if message.type is not WSMsgType.TEXT:
                 break
-            asked = json.loads(message.data)
-            if asked["type"] == "close":
+            request = json.loads(message.data)
+            if request["type"] == "close":
                 break
-            if asked.get("data", {}).get("guess") == "vanish":
+            if request.get("data", {}).get("guess") == "vanish":
                 await ws.close()
                 break
             try:
-                data = world.reset(asked["data"]) if asked["type"] == "reset" else world.step(asked["data"])
+                data = world.reset(request["data"]) if request["type"] == "reset" else world.step(request["data"])
                 await ws.send_json({"type": "observation", "data": data})
             except KeyError as error:
                 await ws.send_json({"type": "error", "data": {"code": error.args[0], "message": "that is no move"}})
@@ -112,7 +112,7 @@ def open_world(task):
     return OpenEnvEnvironment(AttemptContext(task=task.view(), seed=0, clock=lambda: 0.0, find_sandbox=lambda: None))
 
 
-def hidden_of(task):
+def find_hidden(task):
     return random.Random(task.input["reset"]["seed"]).randrange(10)
 
 
@@ -142,7 +142,7 @@ async def test_a_text_acts_and_a_mistake_is_said_to_the_policy(serve):
     assert (wrong.observation, wrong.reward, wrong.done) == ("no", 0.0, False)
     crashed = await world.step("crash")
     assert (crashed.observation, crashed.reward, crashed.done) == ("that is no move", 0.0, False)
-    found = await world.step(f" {hidden_of(task)} ")
+    found = await world.step(f" {find_hidden(task)} ")
     assert (found.observation, found.reward, found.done) == ("found", 1.0, True)
     assert world.state() == {"num_steps": 3}
     await world.close()
@@ -164,7 +164,7 @@ async def test_json_acts_where_an_action_has_several_fields(serve):
         assert "no JSON object" in refused.observation
         assert (refused.reward, refused.done) == (0.0, False)
     assert (await world.step("{}")).observation == "that is no move"
-    found = await world.step(f'```json\n{{"row": {hidden_of(task)}, "column": 1}}\n```')
+    found = await world.step(f'```json\n{{"row": {find_hidden(task)}, "column": 1}}\n```')
     assert (found.reward, found.done) == (1.0, True)
     await world.close()
 
@@ -177,7 +177,7 @@ async def test_tools_of_the_server_are_tools_of_the_model_and_a_text_ends(serve)
     await world.reset(task)
     calls = [ToolCall(id=str(by), name="add", arguments={"by": by}) for by in (1, 200, 5)]
     stepped = await world.step(ToolCalls(text="", calls=calls))
-    hidden = hidden_of(task)
+    hidden = find_hidden(task)
     assert stepped.observation == [str(hidden + 1), str(hidden + 201), "the episode has ended"]
     assert (stepped.reward, stepped.done) == (1.0, True)
     ended = await world.step("done")
