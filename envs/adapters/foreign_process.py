@@ -34,7 +34,7 @@ AnswerCall: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
 _GUESTS: Final = Path(__file__).with_name("guest")
 _MAX_PROCESSES: Final = 8
-"""Of one package, in one process of ours."""
+"""Processes of one package, for each process of ours."""
 _CANCEL_SECONDS: Final = 10.0
 """Time in which a guest must give up a request, before its process is killed."""
 _OUTPUT_SECONDS: Final = 1.0
@@ -181,7 +181,7 @@ class ForeignProcess:
         return running
 
     def cancel(self, running: _Running) -> None:
-        """Give up a request; a guest that does not is killed."""
+        """Withdraw a request; a guest that does not is killed."""
         self._send({"id": running.number, "op": "cancel"})
         timer = Timer(_CANCEL_SECONDS, self._kill_if_running, [running.number])
         timer.daemon = True

@@ -67,22 +67,22 @@ _FRAMES: Final = tuple(
 """Other surroundings of an answer."""
 _NUM_OTHERS: Final = 40
 _NUM_MUTANTS: Final = 10
-"""Of each form."""
+"""Number of mutants of each form."""
 
 
-class _Listed(msgspec.Struct):
+class _ListedTask(msgspec.Struct):
     """A task as its package lists it."""
 
     index: int
     key: str
     """The same as long as the task is."""
     messages: list[JsonObject]
-    """With which the policy is asked first, as far as they are known."""
+    """First messages to the policy, as far as they are known."""
     grading: object = None
 
 
 class _Listing(msgspec.Struct):
-    tasks: list[_Listed]
+    tasks: list[_ListedTask]
     version: str
 
 
@@ -170,7 +170,8 @@ class ForeignSet:
         for reply in found.replies:
             text = str(reply["content"])
             scripts = [_reply(f"frame {number}", frame.format(text)) for number, frame in enumerate(_FRAMES)]
-            return [script for script in scripts if self._earned(task, script) == self._earned(task, found)]
+            earned = self._earned(task, found)
+            return [script for script in scripts if self._earned(task, script) == earned]
         return []
 
     def mutants(self, task: Task) -> Sequence[Script]:
@@ -194,7 +195,7 @@ class ForeignSet:
         request: JsonObject = {"taskset": self._taskset, "seed": seed, "start": start, "count": count}
         return msgspec.convert(ask_foreign_once(self._package, "list", request, _LIST_SECONDS), _Listing)
 
-    def _make_task(self, listed: _Listed, split: Split) -> Task:
+    def _make_task(self, listed: _ListedTask, split: Split) -> Task:
         place = {"set": self.name, "index": listed.index, "key": listed.key}
         return Task(
             id=f"{self._package.name}-{content_hash(f'{self.name} {listed.key}'.encode())}",
@@ -318,8 +319,8 @@ class _Replay:
     def _compare(self, step: Step, body: JsonObject) -> None:
         """Compare the last message of the prompt with the stored one, if the first answer's was stored as it is."""
         stored = step.state.messages or []
-        asked = as_json_objects(body.get("messages"))
-        is_same = bool(stored) and bool(asked) and stored[-1] == content_hash(json.dumps(asked[-1]).encode())
+        sent = as_json_objects(body.get("messages"))
+        is_same = bool(stored) and bool(sent) and stored[-1] == content_hash(json.dumps(sent[-1]).encode())
         if self._num_given == 0:
             self._is_comparable = is_same
         elif self._is_comparable and not is_same and self.drift is None:
@@ -355,8 +356,14 @@ async def _run(place: object, answer: AnswerCall, *, is_scored: bool) -> _Played
 
 
 def _read_name(name: str) -> JsonObject:
-    """Return what a name says: ``PACKAGE:ID?option=value&part.option=value``."""
+    """Return what a name says: ``PACKAGE:ID?option=value&part.option=value``.
+
+    Raises: BadInputError: an option is the ID, or a part of another.
+    """
     identity, options = read_options(name.partition(":")[2])
+    for option in options:
+        if option.partition(".")[0] == "id" or any(other.startswith(f"{option}.") for other in options):
+            raise BadInputError(f"task set {name!r}: option {option!r} cannot be given so; correct the name")
     taskset: JsonObject = {"id": identity}
     for option, value in options.items():
         *outer, last = option.split(".")

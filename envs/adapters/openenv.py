@@ -3,37 +3,26 @@
     openenv:http://127.0.0.1:8000?level=2      the options go to each reset, beside the task's seed
 
 Tools that a server lists are tools of the model, and a plain text ends the attempt. Other servers take the model's
-text: of an action with one required text, that text; else one JSON object. The rewards of the steps add up.
+text: of an action with one required text, that text; else one JSON object. The rewards of the steps add up, and are the
+report of the agent: the world is trusted, and the model sends it nothing but actions. A step without a reward has 0.
 """
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count as count_from
-from typing import ClassVar, Final, NoReturn, cast
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType
 
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.schema import (
-    JsonObject,
-    RewardSpec,
-    Split,
-    Task,
-    as_json_object,
-    as_json_objects,
-    derive_seed,
-    find_misfit,
-    plain_number,
-)
+from agent_layer.schema import JsonObject, RewardSpec, Split, Task, as_json_object, as_json_objects, derive_seed
 from envs.adapters.extras import read_options, run_apart
-from envs.env_context import AttemptContext, EnvContext, ToolCall, ToolCalls, ToolDefinition
+from envs.env_context import EnvContext, ToolCalls, ToolDefinition
 from envs.environment import StepResult
-from envs.grading import ScoringContext, Verdict, common_answers
 from envs.tasksets import Script
 
 _SECONDS: Final = 120.0
@@ -43,12 +32,6 @@ _TOOL_ACTIONS: Final = ("Action", "CallToolAction", "ListToolsAction")
 """Titles of the action of a server that offers tools."""
 _MISTAKES: Final = ("VALIDATION_ERROR", "EXECUTION_ERROR", "INVALID_JSON")
 """What an action can bring about: the policy learns of it, and its world goes on."""
-_CHEATS: Final = {
-    "claimed-reward": '{"reward": 1, "done": true}',
-    "ask-state": '{"type": "state"}',
-    "close": '{"type": "close"}',
-    "empty-action": "{}",
-}
 
 
 class _Server(msgspec.Struct):
@@ -81,9 +64,15 @@ class OpenEnvSet:
     def __init__(self, address: str) -> None:
         self.name = f"openenv:{address}"
         url, self._options = read_options(address)
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInputError(f"task set {self.name!r}: expected openenv:http://HOST:PORT, found {address!r}")
+        try:
+            parts = urlsplit(url)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # of a port or an IPv6 address that is none
+            is_address = False
+        if not is_address:
+            raise BadInputError(
+                f"task set {self.name!r}: expected openenv:http://HOST:PORT, found {address!r}; correct it"
+            )
         self._url = url.rstrip("/")
 
     @property
@@ -118,7 +107,7 @@ class OpenEnvSet:
                 seed=drawn,
                 env=self.agent,
                 agent=self.agent,
-                scorer="envs.adapters.openenv:OpenEnvScorer",
+                scorer="agent",
                 rewards={"reward": RewardSpec()},
             )
 
@@ -134,10 +123,9 @@ class OpenEnvSet:
         """Return nothing."""
         return []
 
-    def cheats(self, task: Task) -> Sequence[Script]:
-        """Return answers without knowledge, and texts that imitate the server's own messages."""
-        texts = {**common_answers(json.dumps(task.input)), **_CHEATS}
-        return [Script(name=name, replies=[{"role": "assistant", "content": text}]) for name, text in texts.items()]
+    def cheats(self, task: Task) -> Sequence[Script]:  # noqa: ARG002  # the protocol's
+        """Return nothing."""
+        return []
 
 
 def open_set(address: str) -> OpenEnvSet:
@@ -174,20 +162,20 @@ class OpenEnvEnvironment:
         return StepResult(observation=text, done=answer.done)
 
     async def step(self, action: str | ToolCalls) -> StepResult:
-        """Act. What the server refuses is said to the policy.
+        """Act. The policy reads what the server refuses.
 
         Raises: UnreachableError: the connection is lost.
         """
         if isinstance(action, ToolCalls):
             return await self._call_tools(action)
         if self._input.tools:
-            return StepResult(done=True)
+            return StepResult(reward=0.0, done=True)
         try:
             data = _read_action(action, self._input.action)
         except ValueError as error:
-            return StepResult(observation=f"error: {error}. {_explain_action(self._input.action)}")
+            return StepResult(observation=f"error: {error}. {_explain_action(self._input.action)}", reward=0.0)
         answer = await self._act(data)
-        return StepResult(observation=_show(answer.observation), reward=answer.reward, done=answer.done)
+        return StepResult(observation=_show(answer.observation), reward=answer.reward or 0.0, done=answer.done)
 
     def state(self) -> object:
         """Return the number of actions."""
@@ -200,7 +188,7 @@ class OpenEnvEnvironment:
 
     async def _call_tools(self, action: ToolCalls) -> StepResult:
         shown: list[str] = []
-        rewards: list[float] = []
+        reward = 0.0
         is_done = False
         for call in action.calls:
             if is_done:
@@ -208,72 +196,14 @@ class OpenEnvEnvironment:
                 continue
             answer = await self._act({"type": "call_tool", "tool_name": call.name, "arguments": call.arguments})
             shown.append(_show_tool(answer.observation))
-            rewards += [] if answer.reward is None else [answer.reward]
+            reward += answer.reward or 0.0
             is_done = answer.done
-        return StepResult(observation=shown, reward=sum(rewards) if rewards else None, done=is_done)
+        return StepResult(observation=shown, reward=reward, done=is_done)
 
     async def _act(self, data: JsonObject) -> "_Answer":
         assert self._session is not None
         self._num_steps += 1
         return await self._session.ask({"type": "step", "data": data}, may_fail=True)
-
-
-class OpenEnvScorer:
-    """The world's own rewards: those of the rollout, where it ended in its world; else of its answers, given again."""
-
-    version: ClassVar[str] = "1"
-
-    async def score(self, context: ScoringContext) -> Verdict:
-        """Return the sum. Raises: UnreachableError: the server does not answer."""
-        if (known := plain_number(context.result)) is not None:
-            return Verdict(scores={"reward": known})
-        messages = [
-            step.action.message
-            for step in context.trajectory.steps
-            if step.role == "policy" and step.action.message is not None
-        ]
-        return Verdict(scores={"reward": await _play_again(context.task, messages)}, evidence={"played": "again"})
-
-
-async def _play_again(task: Task, messages: Sequence[JsonObject]) -> float:
-    environment = OpenEnvEnvironment(
-        AttemptContext(task=task.view(), seed=task.seed or 0, clock=time.time, find_sandbox=_refuse_box)
-    )
-    total = 0.0
-    try:
-        result = await environment.reset(task)
-        for message in messages:
-            if result.done:
-                break
-            calls = list(_read_calls(message, environment.tools))
-            text = message.get("content")
-            if not calls and environment.tools and message.get("tool_calls"):
-                continue  # none of them could be carried out
-            result = await environment.step(
-                ToolCalls(text="", calls=calls) if calls else text if isinstance(text, str) else ""
-            )
-            total += result.reward or 0.0
-    finally:
-        await environment.close()
-    return total
-
-
-def _refuse_box() -> NoReturn:
-    raise BadInputError("world of OpenEnv: it has no sandbox here; the server has its own")
-
-
-def _read_calls(message: JsonObject, tools: Sequence[ToolDefinition]) -> Iterator[ToolCall]:
-    """Yield the calls that the episode carried out: of known tools, with arguments that fit."""
-    parameters = {tool.name: tool.parameters for tool in tools}
-    for call in as_json_objects(message.get("tool_calls")):
-        function = as_json_object(call.get("function"))
-        name, given = str(function.get("name")), function.get("arguments") or "{}"
-        try:
-            arguments = as_json_object(json.loads(given) if isinstance(given, str) else given)
-        except ValueError:
-            continue
-        if name in parameters and not find_misfit(parameters[name], arguments):
-            yield ToolCall(id=str(call.get("id")), name=name, arguments=arguments)
 
 
 class _Answer(msgspec.Struct):
@@ -312,16 +242,19 @@ class _Session:
             raise _unreachable(self._url, repr(error)) from error
         if received.type is not WSMsgType.TEXT:
             raise _unreachable(self._url, f"the session ended ({received.type.name})")
-        answer = as_json_object(json.loads(received.data))
-        data = as_json_object(answer.get("data"))
-        if answer.get("type") != "error":
-            return msgspec.convert(data, _Answer)
+        try:
+            answer = as_json_object(json.loads(received.data))
+            data = as_json_object(answer.get("data"))
+            if answer.get("type") != "error":
+                return msgspec.convert(data, _Answer)
+        except (ValueError, msgspec.ValidationError) as error:
+            raise _unreachable(self._url, f"its answer is none of OpenEnv's, {error}") from error
         if may_fail and str(data.get("code")) in _MISTAKES:
             return _Answer(observation={"error": str(data.get("message"))})
         raise _unreachable(self._url, f"{data.get('code')}: {data.get('message')}")
 
     async def close(self) -> None:
-        """Say goodbye; a server that does not listen any more needs none."""
+        """End the session; a server that does not listen any more needs none."""
         try:
             if not self._socket.closed:
                 await self._socket.send_str('{"type": "close"}')
@@ -372,7 +305,7 @@ def _read_action(text: str, schema: Mapping[str, object]) -> JsonObject:
     stripped = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
     try:
         value: object = json.loads(stripped)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if name is None:
             raise ValueError(f"the answer is no JSON object ({error})") from error
         return {name: text.strip()}

@@ -95,9 +95,9 @@ class Policy:
         Raises: as ``ask``.
         """
         headers = {"Authorization": f"Bearer {self._rollout.api_key}", CALL_HEADER: call_id}
-        asked = {"model": self._rollout.model or "policy", **body}
+        request = {"model": self._rollout.model or "policy", **body}
         url = f"{self._rollout.base_url}/chat/completions"
-        async with self._client.post(url, json=asked, headers=headers) as response:
+        async with self._client.post(url, json=request, headers=headers) as response:
             received = await response.read()
         if response.status != 200:
             reason = received[:_MAX_ERROR_LENGTH].decode("utf-8", "replace")

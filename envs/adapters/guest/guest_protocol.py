@@ -14,7 +14,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from importlib import metadata
 from typing import Any, TypeAlias
 
 Request: TypeAlias = dict[str, Any]
@@ -29,7 +30,7 @@ _MAX_LINE = 1 << 28
 _MAX_TRACE = 3000
 
 
-class Refused(Exception):  # noqa: N818  # it is an answer
+class RefusalError(Exception):  # it is an answer
     """The package has it, and it cannot be carried; the text names it."""
 
 
@@ -37,18 +38,44 @@ class AttemptEnded(Exception):  # noqa: N818  # it is an answer
     """The attempt has ended, so no model call is answered any more."""
 
 
-def serve(handlers: dict[str, Handler]) -> None:
+def serve(handlers: dict[str, Handler], package: str) -> None:
     """Answer requests until stdin ends.
 
-    Args: handlers: by operation.
+    Args:
+        handlers: by operation.
+        package: as ``describe_version`` describes it.
     """
     out = os.dup(1)
     os.dup2(2, 1)
-    asyncio.run(_Server(handlers, out).run())
+    asyncio.run(_Server(handlers, out, package).run())
+
+
+def describe_version(package: str, tested: str) -> str:
+    """Return name and version of a package; what to install, if the adapter was tested with another.
+
+    Without the package it ends the program.
+    """
+    try:
+        found = f"{package} {metadata.version(package)}"
+    except metadata.PackageNotFoundError:
+        sys.exit(f"no {package} there; install {package}=={tested} into {sys.prefix}")
+    if found == f"{package} {tested}":
+        return found
+    return f"{found}; this adapter was tested with {tested}, install {package}=={tested} into {sys.prefix} if it fails"
+
+
+@contextlib.contextmanager
+def explain_missing_names(package: str) -> Generator[None]:
+    """Context manager that ends the program where a name of a package is missing, and says which version it has."""
+    try:
+        yield
+    except (ImportError, AttributeError) as error:
+        sys.exit(f"{error} ({package})")
 
 
 class _Server:
-    def __init__(self, handlers: dict[str, Handler], out: int) -> None:
+    def __init__(self, handlers: dict[str, Handler], out: int, package: str) -> None:
+        self._package = package
         self._handlers = handlers
         self._out = out
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -89,14 +116,14 @@ class _Server:
 
         try:
             answer = {"result": await self._handlers[message["op"]](message, ask)}
-        except Refused as error:
+        except RefusalError as error:
             answer = {"error": str(error), "is_refusal": True}
         except asyncio.CancelledError:
             answer = {"error": "cancelled", "is_refusal": False}
         except (Exception, SystemExit) as error:  # foreign code may raise anything
             trace = traceback.format_exc()[-_MAX_TRACE:]
             sys.stderr.write(trace)
-            answer = {"error": f"{type(error).__name__}: {error}", "is_refusal": False}
+            answer = {"error": f"{type(error).__name__}: {error} ({self._package})", "is_refusal": False}
         try:
             self._send({"id": message["id"], **answer})
         except ValueError as error:  # such as a reward that is not a number
@@ -109,11 +136,13 @@ class _Server:
 
 
 @contextlib.contextmanager
-def readable_errors(subject: str):
-    """Context manager that refuses with the text of any error."""
+def readable_errors(subject: str) -> Generator[None]:
+    """Context manager that refuses with the text of any error, and of what caused it."""
     try:
         yield
-    except Refused:
+    except RefusalError:
         raise
     except (Exception, SystemExit) as error:
-        raise Refused(f"{subject}: {type(error).__name__}: {error}") from error
+        cause = error.__cause__ or error
+        what = f"; install it into {sys.prefix}" if isinstance(cause, ModuleNotFoundError) else ""
+        raise RefusalError(f"{subject}: {type(cause).__name__}: {cause}{what}") from error

@@ -14,24 +14,36 @@ import tempfile
 from importlib import metadata
 from random import Random
 
-from guest_protocol import Ask, AttemptEnded, Refused, Request, readable_errors, serve
-from inspect_ai import Task, eval_async
-from inspect_ai._eval.loader import load_tasks
-from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ModelAPI, get_model, messages_to_openai, modelapi
-from inspect_ai.model._openai import (
-    chat_choices_from_openai,
-    model_output_from_openai,
-    openai_chat_tool_choice,
-    openai_chat_tools,
-    openai_completion_params,
+from guest_protocol import (
+    Ask,
+    AttemptEnded,
+    RefusalError,
+    Request,
+    describe_version,
+    explain_missing_names,
+    readable_errors,
+    serve,
 )
-from inspect_ai.scorer import value_to_float
-from inspect_ai.util import LimitExceededError
-from openai.types.chat import ChatCompletion
+
+_PACKAGE = describe_version("inspect-ai", "0.3.285")
+with explain_missing_names(_PACKAGE):
+    from inspect_ai import Task, eval_async
+    from inspect_ai._eval.loader import load_tasks, resolve_task_args
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.model import ModelAPI, get_model, messages_to_openai, modelapi
+    from inspect_ai.model._openai import (
+        chat_choices_from_openai,
+        model_output_from_openai,
+        openai_chat_tool_choice,
+        openai_chat_tools,
+        openai_completion_params,
+    )
+    from inspect_ai.scorer import value_to_float
+    from inspect_ai.util import LimitExceededError
+    from openai.types.chat import ChatCompletion
 
 _asking: list[Ask] = []
-"""Of the sample that is played: their ``eval`` runs once at a time in a process."""
+"""Model calls of the sample that is played: their ``eval`` runs once at a time in a process."""
 _one_at_a_time = asyncio.Lock()
 
 
@@ -63,12 +75,16 @@ class _Loaded:
             tasks = load_tasks([spec], options)
         if len(tasks) != 1:
             names = ", ".join(task.name for task in tasks) or "none"
-            raise Refused(f"inspect task {spec!r}: expected one task, found {len(tasks)} ({names}); write FILE.py@TASK")
+            raise RefusalError(
+                f"inspect task {spec!r}: expected one task, found {len(tasks)} ({names}); write FILE.py@TASK"
+            )
         self.task: Task = tasks[0]
+        if unknown := options.keys() - resolve_task_args(self.task).keys():
+            raise RefusalError(f"inspect task {spec!r}: it takes no argument {', '.join(sorted(unknown))}")
         if self.task.sandbox is not None:
-            raise Refused(f"inspect task {spec!r}: it needs a sandbox ({self.task.sandbox.type})")
+            raise RefusalError(f"inspect task {spec!r}: it needs a sandbox ({self.task.sandbox.type})")
         if not self.task.scorer:
-            raise Refused(f"inspect task {spec!r}: it has no scorer")
+            raise RefusalError(f"inspect task {spec!r}: it has no scorer")
         self.samples = {_key(sample): (number, sample) for number, sample in enumerate(self.task.dataset)}
 
 
@@ -101,7 +117,7 @@ async def list_tasks(request: Request, _ask: Ask) -> Request:
 
 async def _describe(key: str, number: int, sample: Sample) -> Request:
     if sample.sandbox is not None:
-        raise Refused(f"inspect sample {sample.id or number + 1}: it needs a sandbox ({sample.sandbox.type})")
+        raise RefusalError(f"inspect sample {sample.id or number + 1}: it needs a sandbox ({sample.sandbox.type})")
     prompt = sample.input
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else await messages_to_openai(prompt)
     if sample.choices:
@@ -114,7 +130,7 @@ async def run(request: Request, ask: Ask) -> Request:
     """Play one sample to its end; return its scores if it is to be scored."""
     loaded = _load(request["taskset"])
     if request["key"] not in loaded.samples:
-        raise Refused(f"inspect sample {request['index'] + 1}: it is not what it was when it was listed")
+        raise RefusalError(f"inspect sample {request['index'] + 1}: it is not what it was when it was listed")
     number, sample = loaded.samples[request["key"]]
     task = copy.copy(loaded.task)
     task.dataset = MemoryDataset([sample.model_copy(update={"id": sample.id or number + 1})])
@@ -142,10 +158,10 @@ async def _evaluate(task: Task, request: Request) -> Request:
     parts = {name: one for scorer, value in values.items() for name, one in _numbers(scorer, value).items()}
     named = request["taskset"].get("reward")
     if named and parts and named not in parts:
-        raise Refused(f"inspect task {request['taskset']['id']!r}: no score {named!r} among {', '.join(parts)}")
+        raise RefusalError(f"inspect task {request['taskset']['id']!r}: no score {named!r} among {', '.join(parts)}")
     first = next(iter(values), None)
     if not named and first not in parts and parts:
-        raise Refused(
+        raise RefusalError(
             f"inspect task {request['taskset']['id']!r}: {first!r} gives several scores; name one, ?reward=one of"
             f" {', '.join(parts)}"
         )
@@ -167,4 +183,4 @@ def _numbers(scorer: str, value: object) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    serve({"list": list_tasks, "run": run})
+    serve({"list": list_tasks, "run": run}, _PACKAGE)

@@ -24,21 +24,33 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
-import httpx
-import openai
-import verifiers.v1 as vf
-from guest_protocol import Ask, AttemptEnded, Refused, Request, readable_errors, serve
-from verifiers.v1 import judge as judges
-from verifiers.v1.clients.client import Client
-from verifiers.v1.configs.agent import AgentConfig
-from verifiers.v1.dialects.chat import message_to_wire
-from verifiers.v1.errors import model_error
-from verifiers.v1.harnesses.null import NullHarness
-from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
-from verifiers.v1.interception import server as interception
-from verifiers.v1.mcp import launch
-from verifiers.v1.runtimes import ProgramResult
-from verifiers.v1.utils.loaders import default_harness_id
+from guest_protocol import (
+    Ask,
+    AttemptEnded,
+    RefusalError,
+    Request,
+    describe_version,
+    explain_missing_names,
+    readable_errors,
+    serve,
+)
+
+_PACKAGE = describe_version("verifiers", "0.4.0")
+with explain_missing_names(_PACKAGE):
+    import httpx
+    import openai
+    import verifiers.v1 as vf
+    from verifiers.v1 import judge as judges
+    from verifiers.v1.clients.client import Client
+    from verifiers.v1.configs.agent import AgentConfig
+    from verifiers.v1.dialects.chat import message_to_wire
+    from verifiers.v1.errors import model_error
+    from verifiers.v1.harnesses.null import NullHarness
+    from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
+    from verifiers.v1.interception import server as interception
+    from verifiers.v1.mcp import launch
+    from verifiers.v1.runtimes import ProgramResult
+    from verifiers.v1.utils.loaders import default_harness_id
 
 __all__ = ["GatewayHarness"]
 _HARNESS = "agent_layer_chat"
@@ -136,7 +148,7 @@ def _judge_client(config: object) -> openai.AsyncOpenAI:
 async def _serve_forked(server, harness_runtime=None, harness_is_local=True, *, state_secret="", state_base=None):
     """Serve tools from a fork of this process; their own launcher starts an interpreter, which takes seconds."""
     if server.config.runtime.type != "subprocess":
-        raise Refused(f"tools {server.server_name!r}: they need a {server.config.runtime.type} of their own")
+        raise RefusalError(f"tools {server.server_name!r}: they need a {server.config.runtime.type} of their own")
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder, "port")
         state_url = f"{state_base.rstrip('/')}/state" if state_base else ""
@@ -171,18 +183,25 @@ async def _is_served(port_file: Path) -> bool:
 def _load_environment(taskset: Request) -> vf.Env:
     """Return the environment of a task set, with our harness in its seat.
 
-    Raises: Refused: it cannot be carried.
+    Raises: RefusalError: it cannot be carried.
     """
     name = taskset["id"]
     with readable_errors(f"verifiers task set {name!r}"):
+        try:
+            task_type = vf.task_type(name)
+        except (AttributeError, TypeError) as error:
+            raise RefusalError(
+                f"verifiers task set {name!r}: {error}; a set of the API before 0.4, with load_environment, is not"
+                " carried: it needs a port to Taskset"
+            ) from error
         config_type = vf.env_config_type(name, taskset.get("env", ""))
         seats = [field for field, one in config_type.model_fields.items() if isinstance(one.default, AgentConfig)]
         if len(seats) != 1:
-            raise Refused(f"verifiers task set {name!r}: it is played by {len(seats)} agents ({', '.join(seats)})")
+            raise RefusalError(f"verifiers task set {name!r}: it is played by {len(seats)} agents ({', '.join(seats)})")
         if default_harness_id(name) == name:
-            raise Refused(f"verifiers task set {name!r}: it brings an agent program of its own")
-        if vf.task_type(name).NEEDS_CONTAINER:
-            raise Refused(f"verifiers task set {name!r}: its tasks need a container")
+            raise RefusalError(f"verifiers task set {name!r}: it brings an agent program of its own")
+        if task_type.NEEDS_CONTAINER:
+            raise RefusalError(f"verifiers task set {name!r}: its tasks need a container")
         seat = {"harness": {"id": _HARNESS}, "runtime": {"type": "subprocess"}, "retries": {"max_retries": 0}}
         options = {field: value for field, value in taskset.items() if field not in ("id", "env")}
         config = {"id": taskset.get("env", ""), "taskset": {"id": name, **options}, seats[0]: seat}
@@ -215,7 +234,9 @@ class _Sets:
         with readable_errors(f"verifiers task set {taskset['id']!r}"):
             tasks += islice(rest, max(0, index + 1 - len(tasks)))
         if index >= len(tasks):
-            raise Refused(f"verifiers task set {taskset['id']!r}: it has {len(tasks)} tasks, and no number {index}")
+            raise RefusalError(
+                f"verifiers task set {taskset['id']!r}: it has {len(tasks)} tasks, and no number {index}"
+            )
         return tasks[index]
 
 
@@ -236,7 +257,7 @@ async def list_tasks(request: Request, _ask: Ask) -> Request:
 def _describe(task: vf.Task) -> Request:
     data = task.data
     if data.image or data.agent_user:
-        raise Refused(f"verifiers task {data.idx}: it needs a container ({data.image or data.agent_user})")
+        raise RefusalError(f"verifiers task {data.idx}: it needs a container ({data.image or data.agent_user})")
     prompt = data.prompt if data.prompt is not None else []
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [
         message_to_wire(message) for message in prompt
@@ -259,7 +280,7 @@ async def run(request: Request, ask: Ask) -> Request:
     env = await _sets.serve(request["taskset"])
     task = _sets.task(request["taskset"], request["index"])
     if task.key != request["key"]:
-        raise Refused(f"verifiers task {request['index']}: it is not what it was when it was listed")
+        raise RefusalError(f"verifiers task {request['index']}: it is not what it was when it was listed")
     if not request["is_scored"]:
         task = copy.copy(task)
         task.scoring_deferred = True
@@ -278,8 +299,11 @@ async def run(request: Request, ask: Ask) -> Request:
         for trace in traces:
             _seats.pop(trace.id, None)
     errors = [f"{one.type}: {one.message}" for one in (*episode.errors, *(e for t in episode.traces for e in t.errors))]
-    if errors or len(episode.traces) != 1:
-        raise RuntimeError("; ".join(errors) or f"the task was played {len(episode.traces)} times")
+    if errors:
+        raise RuntimeError("; ".join(errors))
+    if len(episode.traces) != 1:
+        played = f"its environment plays a task {len(episode.traces)} times, and an attempt holds one"
+        raise RefusalError(f"verifiers task set {request['taskset']['id']!r}: {played}")
     (trace,) = episode.traces
     parts = {name: {"score": one.score, "weight": one.weight} for name, one in trace.rewards.items() if one is not None}
     return {
@@ -292,8 +316,13 @@ async def run(request: Request, ask: Ask) -> Request:
 
 if __name__ == "__main__":
     sys.modules[_HARNESS] = sys.modules["__main__"]  # their loader imports harnesses by name
-    _chat = _load_chat()
-    interception.resolve_client = lambda _: GatewayClient()
-    judges.build_async_openai = _judge_client
-    launch.serve = _serve_forked
-    serve({"list": list_tasks, "run": run})
+    with explain_missing_names(_PACKAGE):
+        _chat = _load_chat()
+        for module, replaced, ours in (
+            (interception, "resolve_client", lambda _: GatewayClient()),
+            (judges, "build_async_openai", _judge_client),
+            (launch, "serve", _serve_forked),
+        ):
+            getattr(module, replaced)  # what is not there cannot be replaced: model calls would reach others
+            setattr(module, replaced, ours)
+    serve({"list": list_tasks, "run": run}, _PACKAGE)

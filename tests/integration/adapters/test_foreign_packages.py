@@ -21,7 +21,7 @@ from agent_layer.schema import Action, Step, Trajectory
 from agent_layer.store import open_store
 from envs.adapters.foreign_process import close_foreign
 from envs.adapters.foreign_set import ForeignScorer, _Replay, open_inspect, open_verifiers
-from envs.adapters.openenv import OpenEnvEnvironment, OpenEnvScorer, OpenEnvSet
+from envs.adapters.openenv import OpenEnvEnvironment, OpenEnvSet
 from envs.env_context import AttemptContext, ToolCall, ToolCalls
 from envs.grading import ScoringRun
 from envs.tasksets.gate.gate import GateOptions, check_taskset
@@ -142,17 +142,28 @@ async def test_our_scores_of_recorded_answers_are_those_of_the_packages_own_runn
     [
         ("verifiers:boxed_v1", "its tasks need a container"),
         ("verifiers:duel_v1", r"played by 2 agents \(white, black\)"),
-        ("verifiers:nowhere", "taskset 'nowhere' not found"),
+        ("verifiers:nowhere", "No module named 'nowhere'; install it into .*verifiers"),
+        ("verifiers:needy_v1", "No module named 'no_such_package_for_tests'; install it into .*verifiers"),
+        ("verifiers:old_v0", "API before 0.4, with load_environment, is not carried"),
+        ("verifiers:old_game_v0", "no attribute 'MultiTurnEnv'; a set of the API before 0.4"),
         ("verifiers:sums_v1?nmu=3", "nmu"),
         ("inspect:inspect_tasks.py@boxed", r"needs a sandbox \(docker\)"),
         ("inspect:inspect_tasks.py", "expected one task, found"),
         ("inspect:nowhere.py@x", "nowhere"),
+        ("inspect:inspect_tasks.py@sums?fcator=5", "takes no argument fcator"),
     ],
 )
 def test_what_cannot_be_carried_is_refused_by_name(name, why):
     require(name.partition(":")[0])
     with pytest.raises(BadInputError, match=why):
         next(open_set(name).tasks(split="train"))
+
+
+async def test_an_environment_that_plays_a_task_twice_is_refused_when_it_is_played():
+    require("verifiers")
+    (task,) = open_verifiers("twice_v1").tasks(split="train")
+    with pytest.raises(BadInputError, match="plays a task 2 times, and an attempt holds one"):
+        await score(task, [text("a"), text("b")])
 
 
 async def test_options_change_the_tasks_and_judges_are_asked_through_the_context():
@@ -210,9 +221,9 @@ def test_the_policys_answers_go_through_the_gateway_and_are_graded_from_the_stor
     scores = set()
     for trajectory in found:
         (reward,) = [one for one in trajectory.rewards if one.name == "reward"]
-        said = trajectory.steps[-1].action.message["content"]
+        reply = trajectory.steps[-1].action.message["content"]
         known = trajectory.started.task.grading["answer"]
-        assert (reward.source, reward.score) == ("verifier", float(known in said)), said
+        assert (reward.source, reward.score) == ("verifier", float(known in reply)), reply
         assert [bool(one.action.response_token_ids) for one in trajectory.steps] == [True] * num_steps
         scores.add(reward.score)
     assert scores == {0.0, 1.0}
@@ -276,10 +287,8 @@ async def test_our_rewards_in_a_world_of_openenv_are_those_of_its_own_client(kin
         theirs = json.loads(own.stdout.splitlines()[-1])
 
         played = [await play_world(task, some) for task, some in zip(tasks, actions, strict=True)]
-        again = [await score_world(task, some) for task, some in zip(tasks, actions, strict=True)]
 
     assert played == pytest.approx(theirs)
-    assert again == pytest.approx(theirs)
     assert len(set(theirs)) > 3
 
 
@@ -299,23 +308,11 @@ async def play_world(task, actions):
     return total
 
 
-async def score_world(task, actions):
-    messages = [
-        text(one) if isinstance(one, str) else {"content": None, "tool_calls": [call("buy", **one)]} for one in actions
-    ]
-    steps = [
-        Step(trajectory_id="t", call_id=str(place), choice=0, run="r", started_at=place, action=Action(message=one))
-        for place, one in enumerate(messages)
-    ]
-    verdict = await OpenEnvScorer().score(ScoringRun(task, Trajectory(trajectory_id="t", steps=steps), None))
-    return verdict.scores["reward"]
-
-
 def test_a_model_plays_a_world_of_openenv(settings, tmp_path):
     def halve(prompt):
         low, high = 0, 15
-        for asked, answered in zip(prompt.messages[1::2], prompt.messages[2::2], strict=False):
-            number = int(asked["content"])
+        for turn, answered in zip(prompt.messages[1::2], prompt.messages[2::2], strict=False):
+            number = int(turn["content"])
             low, high = (number + 1, high) if answered["content"] == "higher" else (low, number - 1)
         return str((low + high) // 2)
 
@@ -325,5 +322,5 @@ def test_a_model_plays_a_world_of_openenv(settings, tmp_path):
             "--split", "train", answer=halve,
         )  # fmt: skip
     for trajectory in found:
-        (reward,) = [one for one in trajectory.rewards if one.name == "reward" and one.source == "verifier"]
+        (reward,) = [one for one in trajectory.rewards if one.name == "reward"]
         assert reward.score == 1.0 - 0.125 * (len(trajectory.steps) - 1)

@@ -1,4 +1,4 @@
-"""A task set of verifiers whose reward is one number, as the gate wants it."""
+"""A task set of verifiers whose reward is one number, as the gate requires it."""
 
 import verifiers.v1 as vf
 

@@ -26,12 +26,12 @@ def make_output(message):
     return output
 
 
-asked = json.loads(Path(sys.argv[-1]).read_text())
+request = json.loads(Path(sys.argv[-1]).read_text())
 found = {}
 with tempfile.TemporaryDirectory() as folder:
-    for index, messages in asked["answers"].items():
+    for index, messages in request["answers"].items():
         left = [make_output(message) for message in messages]
-        (task,) = load_tasks([asked["id"]], {})
+        (task,) = load_tasks([request["id"]], {})
         model = get_model("mockllm/model", custom_outputs=left, memoize=False)
         limit = (int(index), int(index) + 1)
         (log,) = run_eval(task, model=model, limit=limit, log_dir=folder, log_format="json", display="none")

@@ -6,7 +6,7 @@ PRICES = {"tea": 3, "milk": 2, "bread": 4}
 
 
 class ShopState(vf.State):
-    asked: list[str] = []
+    items: list[str] = []
 
 
 class ShopData(vf.TaskData):
@@ -19,7 +19,7 @@ class Shop(vf.Toolset[vf.ToolsetConfig, ShopState]):
     @vf.tool
     async def price(self, item: str) -> str:
         """Return the price of an item."""
-        self.state.asked = [*self.state.asked, item]
+        self.state.items = [*self.state.items, item]
         return str(PRICES.get(item, "unknown"))
 
 
@@ -34,7 +34,7 @@ class ShopTask(vf.Task[ShopData, ShopState, vf.TaskConfig]):
 
     @vf.metric
     async def num_asked(self, trace) -> float:
-        return len(trace.state.asked)
+        return len(trace.state.items)
 
 
 class ShopSet(vf.Taskset[ShopTask]):

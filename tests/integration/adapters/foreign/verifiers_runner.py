@@ -52,7 +52,7 @@ class PlainHarness(vf.Harness[vf.HarnessConfig]):
 
 
 async def main():
-    asked = json.loads(Path(sys.argv[-1]).read_text())
+    request = json.loads(Path(sys.argv[-1]).read_text())
     left = []
 
     async def answer(request):
@@ -72,19 +72,19 @@ async def main():
 
     seats = [
         name
-        for name, field in vf.env_config_type(asked["id"]).model_fields.items()
+        for name, field in vf.env_config_type(request["id"]).model_fields.items()
         if isinstance(field.default, vf.AgentConfig)
     ]
     seat = {"harness": {"id": "plain_harness"}, "runtime": {"type": "subprocess"}}
-    env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": asked["id"]}, seats[0]: seat}))
+    env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": request["id"]}, seats[0]: seat}))
     client = vf.EvalClientConfig(base_url=url, api_key_var="NO_SUCH_KEY")
     context = vf.ModelContext(model="recorded", client=client)
     found = {}
     async with env.serving():
         for index, task in enumerate(env.taskset):
-            if str(index) not in asked["answers"]:
+            if str(index) not in request["answers"]:
                 continue
-            left[:] = asked["answers"][str(index)]
+            left[:] = request["answers"][str(index)]
             episode = await env.run_episode(task, context)
             (trace,) = episode.traces
             assert not trace.errors, trace.errors

@@ -31,7 +31,7 @@ async def test_requests_side_by_side_get_their_own_answers(toy):
     ("operation", "kind", "text"),
     [
         ("refuse", BadInputError, "no harness here"),
-        ("fail", AgentFailedError, "adapter 'toy': ValueError: broken rubric"),
+        ("fail", AgentFailedError, r"adapter 'toy': ValueError: broken rubric \(toy 1\)"),
         ("leave", AgentFailedError, "adapter 'toy': SystemExit: 3"),
         ("overflow", AgentFailedError, "Out of range float values are not JSON compliant.*, in its answer"),
         ("garble", UnreachableError, "its last output: no message: b?'?Traceback: none"),
@@ -42,6 +42,26 @@ async def test_a_failure_says_whose_it_is_and_the_next_request_is_answered(toy, 
     with pytest.raises(kind, match=text):
         await ask_foreign(toy, operation, {"what": "harness"})
     assert (await ask_foreign(toy, "back", {"numbers": []}))["found"] == []
+
+
+@pytest.mark.parametrize(
+    ("package", "text"),
+    [
+        (
+            "msgspec",
+            r"cannot import name 'gone'.*\(msgspec .*tested with 0\.0\.1, install msgspec==0\.0\.1 into .* fails",
+        ),
+        ("no-such-package", r"no no-such-package there; install no-such-package==0\.0\.1 into "),
+    ],
+)
+def test_a_package_of_another_version_is_named_with_what_to_install(toy, tmp_path, package, text):
+    guest = tmp_path / "guest.py"
+    guest.write_text(
+        "from guest_protocol import describe_version, explain_missing_names\n"
+        f"with explain_missing_names(describe_version({package!r}, '0.0.1')):\n    from msgspec import gone\n"
+    )
+    with pytest.raises(UnreachableError, match=text):
+        ask_foreign_once(toy._replace(guest=str(guest)), "list", {}, 60)
 
 
 async def test_a_model_call_that_fails_is_what_the_request_raises(toy):

@@ -11,9 +11,9 @@ from envs.adapters.foreign_set import ForeignScorer, ForeignSet
 from envs.grading import ScoringRun
 
 
-def make_step(text, *asked, number=0, role="policy"):
+def make_step(text, *prompts, number=0, role="policy"):
     """Return a step whose prompt ended with this message."""
-    hashes = [content_hash(json.dumps({"role": "user", "content": one}).encode()) for one in asked]
+    hashes = [content_hash(json.dumps({"role": "user", "content": one}).encode()) for one in prompts]
     return Step(
         trajectory_id="t", call_id=f"c{number}", choice=0, run="r", started_at=float(number), role=role,
         state=StepState(messages=hashes), action=Action(message={"role": "assistant", "content": text}),
@@ -46,13 +46,19 @@ def test_tasks_are_the_same_twice_and_each_is_in_one_split(draw):
     assert {task.id for task in draw("?num=39")}.isdisjoint(task.id for task in train)
 
 
+@pytest.mark.parametrize("options", ["?a=2&a.b=1", "?a.b=1&a=2", "?id=other", "?id.x=1"])
+def test_options_that_contradict_each_other_are_refused(toy, options):
+    with pytest.raises(BadInputError, match=r"option '(a|id|id\.x)' cannot be given so"):
+        ForeignSet(toy, f"sums{options}")
+
+
 async def test_the_packages_own_rubric_judges_the_stored_answers(draw):
     tasks = draw("?turns=2", count=4)
     for index, task in enumerate(tasks):
-        asked = task.input["messages"][0]["content"]
+        prompt = task.input["messages"][0]["content"]
         right = str(task.input["index"] + task.input["index"] % 7)
         for text, reward in ((f"it is {right}", 1.0), ("no idea", 0.0), ("", 0.0)):
-            verdict = await score(task, make_step(text, asked), make_step("yes", "sure? 0 ", number=1))
+            verdict = await score(task, make_step(text, prompt), make_step("yes", "sure? 0 ", number=1))
             assert (verdict.status, verdict.scores) == ("ok", {"turns": 2.0, "right": reward, "reward": reward}), index
 
 
@@ -65,8 +71,8 @@ async def test_an_attempt_that_was_cut_off_is_scored_as_it_stands(draw):
 
 async def test_a_world_that_is_not_the_same_twice_gives_no_verdict(draw):
     (task,) = draw("?turns=2&drifts=true", count=1)
-    asked = task.input["messages"][0]["content"]
-    verdict = await score(task, make_step("0", asked), make_step("yes", "sure? 0 0.123", number=1))
+    prompt = task.input["messages"][0]["content"]
+    verdict = await score(task, make_step("0", prompt), make_step("yes", "sure? 0 0.123", number=1))
     assert (verdict.status, verdict.scores) == ("verifier_error", {})
     assert "before answer 2 the package asked otherwise" in verdict.evidence["error"]
 

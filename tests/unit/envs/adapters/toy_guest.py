@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from guest_protocol import AttemptEnded, Refused, serve
+from guest_protocol import AttemptEnded, RefusalError, serve
 
 WORLD = random.Random()
 """Not the same in two processes."""
@@ -20,7 +20,7 @@ async def ask_back(request, ask):
 
 
 async def refuse(request, _ask):
-    raise Refused(f"no {request['what']} here")
+    raise RefusalError(f"no {request['what']} here")
 
 
 async def fail(_request, _ask):
@@ -87,26 +87,29 @@ async def run(request, ask):
     """Two turns: an answer, and whether it is sure; the second question drifts where the set says so."""
     index, options = request["index"], request["taskset"]
     if request["key"] != f"key {index}":
-        raise Refused(f"toy task {index}: it is not what it was when it was listed")
+        raise RefusalError(f"toy task {index}: it is not what it was when it was listed")
     messages = [{"role": "user", "content": question(index)}]
-    said, stop = [], None
+    replies, stop = [], None
     for turn in range(options.get("turns", 1)):
         try:
             answer = await ask("policy", {"messages": list(messages)})
         except AttemptEnded:
             stop = "ended"
             break
-        said.append(answer["choices"][0]["message"]["content"] or "")
+        replies.append(answer["choices"][0]["message"]["content"] or "")
         noise = WORLD.random() if options.get("drifts") else ""
-        messages += [{"role": "assistant", "content": said[-1]}, {"role": "user", "content": f"sure? {turn} {noise}"}]
+        messages += [
+            {"role": "assistant", "content": replies[-1]},
+            {"role": "user", "content": f"sure? {turn} {noise}"},
+        ]
     if not request["is_scored"]:
         return {"stop": stop}
     if options.get("judged"):
-        judged = await ask("judge", {"messages": [{"role": "user", "content": said[0]}], "temperature": 0})
+        judged = await ask("judge", {"messages": [{"role": "user", "content": replies[0]}], "temperature": 0})
         return {"reward": float(judged["choices"][0]["message"]["content"]), "stop": stop}
-    right = float(bool(said) and said[0].strip().endswith(str(index + index % 7)))
+    right = float(bool(replies) and replies[0].strip().endswith(str(index + index % 7)))
     parts = {"right": {"score": right, "weight": 1.0}}
-    return {"reward": right, "parts": parts, "metrics": {"turns": len(said)}, "stop": stop}
+    return {"reward": right, "parts": parts, "metrics": {"turns": len(replies)}, "stop": stop}
 
 
 if __name__ == "__main__":
@@ -121,4 +124,4 @@ if __name__ == "__main__":
         "hang": hang,
         "wait": wait,
     }
-    serve({**handlers, "see": see, "list": list_tasks, "run": run})
+    serve({**handlers, "see": see, "list": list_tasks, "run": run}, "toy 1")
