@@ -7,7 +7,7 @@ What an answer without knowledge earns (nothing, forgeries, the question itself)
 floor, and subtracted from ``score_answer``: (score - floor) / (1 - floor), never below 0.
 
 Some of its scorers evaluate an answer as Python: such an answer could run a program, and read what is expected. While
-one scores, an audit hook of the process refuses all evaluation but that of formulas, whoever calls ``eval``.
+one scores, an audit hook of the process refuses all evaluation but that of formulas, in calls of helpers, too.
 """
 
 import dis

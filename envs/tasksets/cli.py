@@ -164,7 +164,11 @@ def check(  # noqa: PLR0913  # options of a command are its arguments
         save_report(settings.dir, report)
     if not report.is_passed:
         raise AgentFailedError(f"task set {report.taskset!r}: failed its check, {', '.join(report.codes)}; see above")
-    kept = "stored: it may train" if is_whole else "not stored: only a check of all levels, and of all of a folder, lets it train"
+    kept = (
+        "stored: it may train"
+        if is_whole
+        else "not stored: only a check of all levels, and of all of a folder, lets it train"
+    )
     typer.echo(f"passed in {report.seconds:.0f} s; {kept}")
 
 

@@ -14,6 +14,7 @@ from agent_layer.dispatcher import FILE_SET, read_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Split, Task, content_hash
 from envs.script import Script
+from envs.tasksets.harbor import HarborTasks
 from envs.tasksets.registry import list_taskset_names, open_taskset
 from envs.tasksets.taskset import TaskSet
 
@@ -93,6 +94,15 @@ def identify_taskset(taskset: TaskSet) -> str:
     if kind.__module__.partition(".")[0] == "envs" or file is None:
         return taskset.version
     return f"{taskset.version}+{content_hash(Path(file).read_bytes())[:12]}"
+
+
+def list_untried(taskset: TaskSet) -> list[str]:
+    """Return what a check cannot look at where each task has one reference, and which tasks are left out."""
+    unseen = (
+        "not tried: other right solutions, which the tests may refuse, and wrong ones, which they may take; a task has"
+        " one reference, so read its tests"
+    )
+    return [unseen, *(taskset.list_notes() if isinstance(taskset, HarborTasks) else ())]
 
 
 def _is_module(name: str) -> bool:

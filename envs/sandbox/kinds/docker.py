@@ -189,7 +189,7 @@ def _started(pid: int) -> str:
     return ""
 
 
-async def _sweep(daemon: DockerDaemon) -> None:
+async def _sweep(daemon: DockerDaemon) -> None:  # kept: named by what it does to other workers' leavings
     """Remove containers and folders of workers of this machine that have ended."""
     boot = _process_name().partition(".")[0]
     for row in await daemon.list_containers(_OWNER_LABEL):

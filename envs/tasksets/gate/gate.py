@@ -10,12 +10,9 @@ A check is the part of an audit that is cheap enough to run before each training
 """
 
 import asyncio
-import math
 import os
-import statistics
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from random import Random
@@ -36,13 +33,10 @@ from envs.tasksets.gate.leaks.search import TaskContents, find_leaks
 from envs.tasksets.gate.probes import hedge_answer, list_always, list_probes
 from envs.tasksets.gate.report import CODES, Finding, Report, is_mendable, list_left_out, make_finding
 from envs.tasksets.gate.script_judge import Judgement, ScriptJudge, can_judge
-from envs.tasksets.harbor import HarborTasks
-from envs.tasksets.sources import identify_taskset, open_source
+from envs.tasksets.gate.verdicts import Case, Verdicts, describe, is_right
+from envs.tasksets.sources import identify_taskset, list_untried, open_source
 from envs.tasksets.taskset import TaskSet
 
-_LEAST: Final = {"rewrites": 20, "cheats": 20, "mutants": 1}
-"""Scripts that differ which a set brings for each task."""
-MIN_MUTANTS_CAUGHT: Final = 0.95
 _SPLITS: Final[tuple[Split, ...]] = ("train", "eval")
 _CONCURRENCY: Final = max(2, os.cpu_count() or 2) + 1
 _REPEATED: Final = 6
@@ -63,8 +57,6 @@ _MAX_PART: Final = 0.999
 """Reward of a wrong solution at most, where a set gives parts."""
 _NUM_HEDGED: Final = 12
 """Other tasks with whose answers the right one is mixed."""
-_SLOW_SECONDS: Final = 60.0
-_TOLERANCE: Final = 1e-9
 
 
 class Progress(NamedTuple):
@@ -90,18 +82,6 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks of each level and split that are compared with each other; of files all are."""
     places: Sequence[Place] | None = None
     """Other processes in which tasks are drawn and answers judged; None: one in a check, all in an audit."""
-
-
-class _Case(NamedTuple):
-    """One script, and what it must score."""
-
-    code: str
-    task: Task
-    script: Script
-    expected: float
-    times: int
-    most: float = 0.0
-    """Largest reward that will do where 0 is expected."""
 
 
 async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progress], None]) -> Report:
@@ -138,7 +118,7 @@ class Examination:
         self._figures: JsonObject = {}
         self.has_one_reference: bool = getattr(self.taskset, "has_one_reference", False)
         """Whether each task was written by hand, with one right solution and no wrong ones."""
-        self._judged = _Verdicts({"cheats": 1} if self.has_one_reference else _LEAST)
+        self._judged = Verdicts(has_one_reference=self.has_one_reference)
         self.sample: dict[int, list[Task]] = {}
         """Tasks of each level that are scored, once they are drawn."""
         self._scored: dict[str, Task] = {}
@@ -155,10 +135,11 @@ class Examination:
             SandboxError: this machine makes no boxes.
         """
         by_level = {level: self._draw(level) for level in self.levels}
-        self._notes += self._list_untried()
+        self._notes += list_untried(self.taskset) if self.has_one_reference else ()
         if not any(by_level.values()):
-            why = self._notes[-1] if self._notes else "mend its 'tasks'"
-            raise BadInputError(f"task set {self.taskset.name!r}: expected tasks, found none; {why}")
+            raise BadInputError(
+                "; ".join([f"task set {self.taskset.name!r}: expected tasks, found none", *self._notes])
+            )
         self._drawn = [one for some in by_level.values() for one in some]
         self._tell(Progress(0, 0, f"compare {len(self._drawn)} tasks"))
         self._findings += await asyncio.to_thread(find_duplicates, self._drawn)
@@ -222,16 +203,6 @@ class Examination:
         drawn = [one for one in self._drawn if not one.is_extra]
         return set() if any(one.is_endless for one in drawn) else {one.task.id for one in drawn}
 
-    def _list_untried(self) -> list[str]:
-        """Return what is not looked at in a set whose tasks have one reference each, and which of them are left out."""
-        if not self.has_one_reference:
-            return []
-        unseen = (
-            "not tried: other right solutions, which the tests may refuse, and wrong ones, which they may take; a task"
-            " has one reference, so read its tests"
-        )
-        return [unseen, *(self.taskset.list_notes() if isinstance(self.taskset, HarborTasks) else ())]
-
     def _draw(self, level: int) -> list[DrawnTask]:
         """Return tasks of both splits, and some of another seed of train, which must not be in eval either."""
         number = None if getattr(self.taskset, "is_finite", False) else self._options.compared
@@ -289,13 +260,13 @@ class Examination:
                 self._notes.append(f"to decode the question is to answer it: {leak.evidence}")
         return [make_finding("leak", leak.evidence, tasks=leak.tasks) for leak in leaks if not leak.is_question]
 
-    def _make_cases(self, task: Task) -> list[_Case]:
+    def _make_cases(self, task: Task) -> list[Case]:
         reference = self._solve(task)
-        cases = [_Case(probe.code, task, probe.script, 0.0, _NUM_TIMES) for probe in list_always(task)]
+        cases = [Case(probe.code, task, probe.script, 0.0, _NUM_TIMES) for probe in list_always(task)]
         if reference is None or not getattr(self.taskset, "has_reference", True):
             self._notes.append("the set has no reference: that a right answer scores 1 was not tried")
         else:
-            cases.append(_Case("reference", task, reference, 1.0, _NUM_TIMES))
+            cases.append(Case("reference", task, reference, 1.0, _NUM_TIMES))
         most = _MAX_PART if getattr(self.taskset, "partial", False) else 0.0
         with _blame(self.taskset, f"rewrites, mutants or cheats of task {task.id!r}"):
             scripts: dict[str, tuple[Sequence[Script], float, float]] = {
@@ -305,14 +276,14 @@ class Examination:
             }
         for code, (some, expected, most) in scripts.items():
             for number, script in enumerate(some):
-                cases.append(_Case(code, task, script, expected, 2 if number % _REPEATED == 0 else 1, most))
+                cases.append(Case(code, task, script, expected, 2 if number % _REPEATED == 0 else 1, most))
         if self._is_audit:
             cases += [
-                _Case(probe.code, task, probe.script, 0.0, 1)
+                Case(probe.code, task, probe.script, 0.0, 1)
                 for probe in list_probes(task, reference, is_forged=task.id in self._forged)
             ]
             if reference is not None and (hedge := hedge_answer(reference, self._list_others(task))) is not None:
-                cases.append(_Case("hedge", task, hedge, 0.0, 1, _MAX_PART))
+                cases.append(Case("hedge", task, hedge, 0.0, 1, _MAX_PART))
         return cases
 
     def _list_others(self, task: Task) -> list[Script]:
@@ -349,7 +320,7 @@ class Examination:
             self._findings += self._compare(place.name, here, there, scripts)
 
     def _compare(
-        self, place: str, here: Sequence[str], there: Elsewhere, scripts: Sequence[tuple[_Case, Judgement]]
+        self, place: str, here: Sequence[str], there: Elsewhere, scripts: Sequence[tuple[Case, Judgement]]
     ) -> Iterable[Finding]:
         for level, one, other in zip(self.levels, here, there.hashes, strict=True):
             if one != other:
@@ -357,7 +328,7 @@ class Examination:
                 yield make_finding("unstable-tasks", f"{text} iterate over no set")
         for (case, first), other in zip(scripts, there.judgements, strict=True):
             if (first.reward, first.status) != (other.reward, other.status):
-                text = f"{_describe(first)}, in {place} {_describe(other)}"
+                text = f"{describe(first)}, in {place} {describe(other)}"
                 yield make_finding("unstable-verdict", text, tasks=[case.task.id], script=case.script.name)
 
 
@@ -374,9 +345,9 @@ def _blame(taskset: TaskSet, what: str) -> Generator[None]:
 async def _judge_all(
     judge: ScriptJudge,
     tasks: Sequence[Task],
-    make_cases: Callable[[Task], list[_Case]],
+    make_cases: Callable[[Task], list[Case]],
     tell: Callable[[Progress], None],
-) -> AsyncIterator[tuple[_Case, list[Judgement]]]:
+) -> AsyncIterator[tuple[Case, list[Judgement]]]:
     """Judge the scripts of all tasks, some at the same time."""
     done = total = 0
     for task in tasks:
@@ -384,7 +355,7 @@ async def _judge_all(
         cases = await asyncio.to_thread(make_cases, task)
         total += len(cases)
         waiting = list(reversed(cases))
-        running: set[asyncio.Task[tuple[_Case, list[Judgement]]]] = set()
+        running: set[asyncio.Task[tuple[Case, list[Judgement]]]] = set()
         try:
             while waiting or running:
                 while waiting and len(running) < _CONCURRENCY:
@@ -400,113 +371,10 @@ async def _judge_all(
             await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _judge(judge: ScriptJudge, case: _Case) -> tuple[_Case, list[Judgement]]:
+async def _judge(judge: ScriptJudge, case: Case) -> tuple[Case, list[Judgement]]:
     """Judge a script as often as its case says; one that is not as it must be, more often."""
     verdicts = [await judge.judge(case.task, case.script)]
-    times = case.times if _is_right(case, verdicts[0]) else _NUM_TIMES
+    times = case.times if is_right(case, verdicts[0]) else _NUM_TIMES
     while len(verdicts) < times:
         verdicts.append(await judge.judge(case.task, case.script))
     return case, verdicts
-
-
-def _is_right(case: _Case, found: Judgement) -> bool:
-    most = max(case.expected, case.most)
-    least = case.expected or -math.inf  # a penalty is none
-    return found.reward is not None and least - _TOLERANCE < found.reward < most + _TOLERANCE
-
-
-class _Verdicts:
-    """Verdicts on scripts, by what they are."""
-
-    def __init__(self, least: Mapping[str, int]) -> None:
-        self._least = least
-        self.counts: dict[str, tuple[int, int]] = {}
-        self.repeatable: list[tuple[_Case, Judgement]] = []
-        """References and answers that do nothing, with their verdicts, for other processes."""
-        self._found: dict[tuple[str, str], list[tuple[_Case, Judgement]]] = defaultdict(list)
-        """Scripts that are not as they must be, by code and task."""
-        self._unstable: dict[str, Finding] = {}
-        self._works: dict[tuple[str, str], set[bytes]] = defaultdict(set)
-        """By task and code, what its scripts leave behind: two that differ in their name only are one."""
-        self._seconds: list[tuple[float, str]] = []
-
-    def add(self, case: _Case, verdicts: Sequence[Judgement]) -> None:
-        """Count the verdicts on one script."""
-        first, code = verdicts[0], case.code
-        right, total = self.counts.get(code, (0, 0))
-        self.counts[code] = (right + _is_right(case, first), total + 1)
-        self._seconds += [(one.seconds, case.task.id) for one in verdicts]
-        work = msgspec.json.encode(msgspec.structs.replace(case.script, name=""), enc_hook=repr)
-        self._works[case.task.id, code].add(work)
-        if code in ("reference", "untouched", "empty"):
-            self.repeatable.append((case, first))
-        for other in verdicts[1:]:
-            if (other.reward, other.status) != (first.reward, first.status):
-                text = f"first {_describe(first)}, then {_describe(other)}"
-                found = make_finding("unstable-verdict", text, tasks=[case.task.id], script=case.script.name)
-                self._unstable.setdefault(case.task.id, found)
-                return
-        if not _is_right(case, first):
-            is_own = code in ("reference", "rewrites", "mutants", "cheats")
-            self._found[code if is_own or first.reward is not None else "unscored", case.task.id].append((case, first))
-
-    def findings(self, *, is_audit: bool) -> list[Finding]:
-        """Return what is wrong; of the mutants a few may be right by chance."""
-        right, total = self.counts.get("mutants", (0, 0))
-        has_mutants = total and right / total < MIN_MUTANTS_CAUGHT
-        found = list(self._unstable.values())
-        for code, task, cases in self._merge():
-            if code != "mutants" or has_mutants:
-                case, first = cases[0]
-                more = f"; and {len(cases) - 1} more" if len(cases) > 1 else ""
-                text = f"expected {case.expected:g}, found {_describe(first)}{more}"
-                is_empty = code == "unscored" and any(one.code in ("empty", "untouched") for one, _ in cases)
-                severity = "fails" if is_empty else None
-                found.append(make_finding(code, text, tasks=[task], script=case.script.name, severity=severity))
-        slow = [(seconds, task) for seconds, task in self._seconds if seconds > _SLOW_SECONDS]
-        found += [make_finding("slow-scoring", f"{max(slow)[0]:.0f} s", tasks=[max(slow)[1]])] if slow else []
-        return [*found, *self._count_scripts(is_audit=is_audit)]
-
-    def _merge(self) -> Iterator[tuple[str, str, list[tuple[_Case, Judgement]]]]:
-        """Yield what is wrong by code and task, without what follows from another finding."""
-        for task in dict.fromkeys(task for _, task in self._found):
-            codes = {code: cases for (code, one), cases in self._found.items() if one == task}
-            if "garbage" in codes and "empty" in codes:
-                codes["says-yes"] = [*codes.get("says-yes", ()), *codes["empty"], *codes["garbage"]]
-            implied = {"empty", "garbage", "echo", "cheats"} if "says-yes" in codes else set[str]()
-            implied |= {"echo"} if "garbage" in codes else set()
-            implied |= {"rewrites", "unscored"} if "reference" in codes else set()
-            implied |= {"hedge"} if codes.keys() & {"says-yes", "empty", "garbage", "echo"} else set()
-            yield from ((code, task, cases) for code, cases in codes.items() if code not in implied)
-
-    def pays(self, task: Task) -> bool:
-        """Whether an answer without sense pays."""
-        return any((code, task.id) in self._found for code in ("garbage", "empty", "says-yes"))
-
-    def figures(self) -> JsonObject:
-        """Return the cost of scoring one answer."""
-        seconds = [one for one, _ in self._seconds]
-        if not seconds:
-            return {}
-        return {
-            "scorings": len(seconds),
-            "seconds_p50": round(statistics.median(seconds), 4),
-            "seconds_max": round(max(seconds), 4),
-        }
-
-    def _count_scripts(self, *, is_audit: bool) -> Iterable[Finding]:
-        """Yield what a set brings too few of; one that brings none, such as a foreign set, relies on ours."""
-        if is_audit or not any(code in self._least for _, code in self._works):
-            return
-        for task in dict.fromkeys(task for task, _ in self._works):
-            plain = self._works.get((task, "reference"), set()) | self._works.get((task, "untouched"), set())
-            for code, expected in self._least.items():
-                found = len(self._works.get((task, code), set()) - plain)
-                if found < expected:
-                    text = f"{code}: expected at least {expected} that differ, found {found}; write more"
-                    yield make_finding("few-scripts", text, tasks=[task])
-
-
-def _describe(one: Judgement) -> str:
-    reward = "no judgement" if one.reward is None else f"{one.reward:g}"
-    return f"{reward} ({one.status}{', ' + one.evidence if one.evidence else ''})"

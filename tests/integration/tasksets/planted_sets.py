@@ -332,7 +332,7 @@ class Mentioned(Sums):
 
 
 def score_mentioned(task, trajectory, result):
-    """Return whether the answer is anywhere in what was said."""
+    """Return whether the answer is anywhere in the last answer."""
     return float(str(task.grading["answer"]) in str(read_answer(trajectory, result)))
 
 
