@@ -46,7 +46,7 @@ class DrawnTask(NamedTuple):
 class _Key(NamedTuple):
     task: DrawnTask
     exact: list[str]
-    """Hashes of input, and of text, environment and grading."""
+    """Hashes of input and box, and of text, environment, grading and box: one question in two boxes is two."""
     near: bytes
     """Numbers and grading."""
     sketch: bytes
@@ -87,9 +87,11 @@ def _find_same_ids(drawn: Sequence[DrawnTask]) -> Iterator[Finding]:
 def _make_key(one: DrawnTask) -> _Key:
     fingerprint, text = fingerprint_task(one.task), read_task_text(one.task).rstrip(" ?!.,;:")
     grading = msgspec.json.encode(one.task.grading, order="deterministic", enc_hook=repr)
-    exact = [fingerprint.input_hash]
+    box = msgspec.json.encode(one.task.sandbox, order="deterministic", enc_hook=repr)
+    exact = [content_hash(fingerprint.input_hash.encode() + box)]
     if text:
-        exact.append(content_hash(b" ".join([text.encode(), (fingerprint.place_hash or "").encode(), grading])))
+        place = (fingerprint.place_hash or "").encode()
+        exact.append(content_hash(b" ".join([text.encode(), place, grading, box])))
     numbers = " ".join(re.findall(r"\d+(?:[.,]\d+)*", text)).encode()
     return _Key(one, exact, content_hash(numbers + b" " + grading).encode(), fingerprint.sketch)
 

@@ -143,7 +143,9 @@ class Examination:
         self._drawn = [one for some in by_level.values() for one in some]
         self._tell(Progress(0, 0, f"compare {len(self._drawn)} tasks"))
         self._findings += await asyncio.to_thread(find_duplicates, self._drawn)
-        number = self._options.count or (len(self._drawn) if self.has_one_reference else 1)
+        number = self._options.count
+        if number is None:
+            number = len(self._drawn) if self.has_one_reference else 1
         self.sample = {level: self._choose(level, some, number) for level, some in by_level.items()}
         async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
             for level, some in by_level.items():

@@ -213,7 +213,7 @@ def check_folder(folder, data, images, monkeypatch):
 @pytest.mark.long
 def test_a_folder_whose_references_pass_and_whose_cheats_fail_may_train(tmp_path, data, images, monkeypatch):
     for name in ("empty-file", "separate"):
-        write_directory(tmp_path / "set" / name, FORMS[name])
+        write_directory(tmp_path / "set" / name, FORMS[name] | {"instruction.md": f"Do what {name} says."})
     write_directory(tmp_path / "set/other", form(environment="FROM nowhere:1\n"))
 
     report = check_folder(tmp_path / "set", data, images, monkeypatch)
@@ -221,7 +221,8 @@ def test_a_folder_whose_references_pass_and_whose_cheats_fail_may_train(tmp_path
     check_trainable(tmp_path, [Task(id="a", run="r", labels={"taskset": "set", "taskset_version": report.version})])
 
     assert report.is_passed, report.failures
-    assert (report.counts["reference"], report.counts["empty"]) == ((2, 2), (2, 2))
+    assert [len(set(report.counts[name])) for name in ("reference", "empty", "cheats")] == [1, 1, 1]
+    assert report.num_tasks == 2
     assert "rewrites" not in report.counts
     assert [note.split(":")[0] for note in report.notes] == ["not tried", "left out"]
 
@@ -241,8 +242,8 @@ def test_a_folder_whose_tests_are_wrong_fails_its_check(tmp_path, data, images, 
 
     report = check_folder(tmp_path / "set", data, images, monkeypatch)
 
-    assert {failure.task for failure in report.failures} == {"wrong"}
-    assert check in {failure.check for failure in report.failures}
+    assert {task for failure in report.failures for task in failure.tasks} == {"wrong"}
+    assert check in report.codes
 
 
 @pytest.mark.long
