@@ -61,7 +61,7 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
         typer.Option(help="Write the tasks to leave out into a file, for 'submit --leave-out' and 'held_out'."),
     ] = None,
 ) -> None:
-    """Audit any task set: what its scorer rewards, and whether an agent sees what it expects.
+    """Audit any task set: its scorer, leaks, duplicates.
 
     The reference scores 1. Nothing, an empty answer, the prompt, garbage, code that crashes or never ends, and the
     common forgeries score 0; equal answers score the same again, with other hashes and at another time. No grading is

@@ -54,7 +54,9 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
         bool, typer.Option("--directories", help="Write a folder of Harbor directories, one a task.")
     ] = False,
 ) -> None:
-    """Write tasks of a set into a file, one JSON object on each line; or as directories that Harbor's readers take.
+    """Write tasks of a set into a file, one JSON object on each line.
+
+    With --directories they are written as directories that Harbor's readers take.
 
     agent-layer tasksets write repair tasks.jsonl --level 1 --count 200
 
