@@ -123,11 +123,12 @@ def _find_regrouped(index: Index, groups: Sequence[Group]) -> Iterator[Finding]:
         shorter, longer = sorted([(ours, group), (theirs, known)], key=lambda one: len(one[0]))
         if set(shorter[0]) <= set(longer[0]) and (len(ours) == len(theirs) or _is_shortened(*shorter)):
             continue  # one decision, before and after a deletion
+        members = " and ".join(sorted(map(_name, (ours, theirs))))
         yield Finding(
             kind="regrouped",
             subject=group.group_id,
             detail=(
-                f"two records of it name other members, {_name(theirs)} and {_name(ours)}: a Redis forgot the first"
+                f"two records of it name other members, {members}: a Redis forgot one"
                 " decision, and a consumer may have had either; delete the attempts that must not count with"
                 " 'agent-layer store delete'"
             ),
