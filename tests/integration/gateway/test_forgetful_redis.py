@@ -27,7 +27,7 @@ def put_back(redis, keys, copy):
     for key in redis.scan_iter(match=keys.name("*")):
         redis.delete(key)
     for key, value in copy.items():
-        redis.restore(key, 0, value)
+        redis.restore(key, 0, value, replace=True)  # a gateway may have announced itself again
 
 
 def make_entry(url):
