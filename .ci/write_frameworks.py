@@ -109,9 +109,12 @@ def write_works_with() -> str:
         ("any program, any language", "by `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` or `GOOGLE_GEMINI_BASE_URL`"),
         (
             "traced without a gateway",
-            "LangGraph's nodes, edges, state, tools; these clients; `@tracer.agent`, `@tracer.tool`",
+            "LangGraph's nodes, state, tools; these clients; functions; spans of GenAI, OpenInference, OpenLLMetry",
         ),
-        ("OpenTelemetry spans, as text", "GenAI, OpenInference, OpenLLMetry"),
+        (
+            "[tasks](docs/how-to/task-sets.md)",
+            "Harbor directories, reasoning-gym, Gymnasium, verifiers 0.4, inspect_ai, OpenEnv; `tasksets audit`",
+        ),
     ]
     lines = ["| | as they ship |", "|---|---|", *(f"| {' | '.join(row)} |" for row in rows), ""]
     return "\n".join(lines)

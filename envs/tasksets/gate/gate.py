@@ -84,13 +84,6 @@ class GateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Other processes in which tasks are drawn and answers judged; None: one in a check, all in an audit."""
 
 
-async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progress], None]) -> Report:
-    """Check or audit a task set; see ``Examination``."""
-    examination = Examination(name, options, tell)
-    await examination.run()
-    return examination.report()
-
-
 class Examination:
     """One check or audit. Interrupt ``run`` at any time: ``report`` has what was found so far.
 

@@ -13,6 +13,7 @@ import io
 import math
 import re
 import tarfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Final, Literal, cast
@@ -66,7 +67,7 @@ class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
 
 
-class _Verifier:
+class _Verifier(ABC):
     """Runs the tests of a task. Contract: ``Scorer``."""
 
     version: ClassVar[str] = "1"
@@ -95,8 +96,8 @@ class _Verifier:
         why = f"{outcome.why}, nor without the agent's files: {without.why}. {without.output}"
         return Verdict(status="verifier_error", evidence={"error": why}, judge=self.judge)
 
-    def _choose_files(self, left: Snapshot, grading: HarborGrading) -> Snapshot:
-        raise NotImplementedError
+    @abstractmethod
+    def _choose_files(self, left: Snapshot, grading: HarborGrading) -> Snapshot: ...
 
     async def _run_tests(self, context: ScoringContext, grading: HarborGrading, left: Snapshot | None) -> _Outcome:
         directory = Path(grading.directory)

@@ -24,8 +24,8 @@ from envs.adapters.foreign_set import ForeignScorer, _Replay, open_inspect, open
 from envs.adapters.openenv import OpenEnvEnvironment, OpenEnvSet
 from envs.env_context import AttemptContext, ToolCall, ToolCalls
 from envs.grading import ScoringRun
-from envs.tasksets.gate.gate import GateOptions, check_taskset
 
+from ...examining import examine_here
 from ...waiting import run, wait_until_ready
 
 FOREIGN = Path(__file__).parent / "foreign"
@@ -182,7 +182,7 @@ async def test_options_change_the_tasks_and_judges_are_asked_through_the_context
 
 async def test_the_gate_passes_a_good_set():
     require("verifiers")
-    report = await check_taskset("verifiers:exact_v1", GateOptions(count=2), lambda _: None)
+    report = await examine_here("verifiers:exact_v1", count=2)
     assert report.failures == []
     assert report.counts["mutants"][1] >= 20
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ...boxes import require_kind
+from ...documents import blocks
 from ...waiting import run
 
 ROOT, HERE = Path(__file__).parents[3], Path(__file__).parent
@@ -51,6 +52,13 @@ def compare(call, tmp_path):
         return json.loads(ours), json.loads(call(HERE / "play_light.py", again, tmp_path / "ours.json"))
 
     return compare
+
+
+def test_the_programs_of_the_document_run(call):
+    programs = [text for page, text in blocks("python") if page == "docs/how-to/adapters.md"]
+
+    assert programs
+    call("-c", "\n".join(programs))
 
 
 def test_an_answer_scores_what_the_package_gives_it_above_the_floor(call, compare):

@@ -10,8 +10,10 @@ from ...documents import blocks
 from ...waiting import run
 
 NEED_A_MODEL = "train("
-OWN_PARTS = "docs/how-to/own-parts.md"
-"""Its programs are modules of their own: ``tests/job/test_own_losses.py`` runs them."""
+RUN_ELSEWHERE = {
+    "docs/how-to/own-parts.md",  # modules of their own: tests/job/test_own_losses.py
+    "docs/how-to/adapters.md",  # needs another package: tests/integration/adapters/test_light_packages.py
+}
 PRELUDE = """
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
@@ -25,7 +27,7 @@ graph = builder.compile()
 
 
 def test_the_programs_run_one_after_another(settings, tmp_path):
-    programs = [text for page, text in blocks("python") if page != OWN_PARTS and NEED_A_MODEL not in text]
+    programs = [text for page, text in blocks("python") if page not in RUN_ELSEWHERE and NEED_A_MODEL not in text]
     with serve_in_thread(ScriptedEngine(script=lambda _: "it is 42")) as engine:
         path = tmp_path / "documents.py"
         path.write_text(PRELUDE.format(url=engine.url) + "\n".join(programs))

@@ -12,11 +12,12 @@ from agent_layer.dispatcher import FILE_SET, find_verdict, identify_file
 from agent_layer.errors import BadInputError
 from envs.tasksets import check_trainable, save_report, write_task_line
 from envs.tasksets.gate.elsewhere import PLACES
-from envs.tasksets.gate.gate import Examination, GateOptions, check_taskset
+from envs.tasksets.gate.gate import Examination, GateOptions
 from envs.tasksets.gate.report import CODES
 from envs.tasksets.sources import open_source
 
 from ...boxes import require_kind
+from ...examining import examine
 from . import planted_sets as planted
 
 pytestmark = pytest.mark.usefixtures("planted_here")
@@ -34,7 +35,7 @@ def planted_here(monkeypatch):
 def audit(name, **options):
     path = name if isinstance(name, str) else f"planted_sets:{name.__name__}"
     given = {"count": 6, "compared": 60, **options}
-    return asyncio.run(check_taskset(path, GateOptions(kind="audit", **given), lambda _: None))
+    return examine(path, kind="audit", **given)
 
 
 def named(report):

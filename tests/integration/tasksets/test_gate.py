@@ -9,11 +9,11 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
 from envs.sandbox import open_pool
 from envs.tasksets import check_trainable, open_taskset
-from envs.tasksets.gate.gate import GateOptions, check_taskset
 from envs.tasksets.gate.script_judge import ScriptJudge
 from envs.tasksets.gate.trainable import find_report, save_report
 
 from ...boxes import require_kind
+from ...examining import examine
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _boxes(monkeypatch):
 
 def _check(name, **options):
     path = name if ":" in name or name.islower() else f"defective_sets:{name}"
-    return asyncio.run(check_taskset(path, GateOptions(**options), lambda _: None))
+    return examine(path, **options)
 
 
 def test_a_fair_set_passes_and_may_train(tmp_path):

@@ -15,12 +15,12 @@ from envs.evaluation import TaskSource, load_tasks
 from envs.sandbox import PoolOptions, open_pool
 from envs.script import Script
 from envs.tasksets import HarborTasks, read_lines
-from envs.tasksets.gate.gate import GateOptions, check_taskset
 from envs.tasksets.gate.script_judge import ScriptJudge
 from envs.tasksets.gate.trainable import check_trainable, save_report
 from envs.tasksets.harbor.images import ImageStore
 
 from ...boxes import require_kind
+from ...examining import examine
 from ..sandbox.root_directory import make_root_directory
 from .harbor_forms import BASE, FORMS, form, write_directory, write_layout
 
@@ -207,7 +207,7 @@ def check_folder(folder, data, images, monkeypatch):
     """Check a folder as the command does; other processes find the images by their variables."""
     monkeypatch.setenv("AGENT_LAYER_DIR", str(data))
     monkeypatch.setenv("AGENT_LAYER_IMAGE_MAP", ",".join(f"{name}={local}" for name, local in images.items()))
-    return asyncio.run(check_taskset(str(folder), GateOptions(), lambda _: None))
+    return examine(str(folder))
 
 
 @pytest.mark.long

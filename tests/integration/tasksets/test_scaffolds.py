@@ -1,6 +1,5 @@
 """What 'agent-layer new' writes runs as it is: its gate passes, and fails where its scorer always says yes."""
 
-import asyncio
 import re
 import subprocess
 import sys
@@ -11,9 +10,9 @@ from typer.testing import CliRunner
 from agent_layer.cli.main import build
 from envs.agents import load_target
 from envs.tasksets import open_taskset
-from envs.tasksets.gate.gate import GateOptions, check_taskset
 
 from ...boxes import require_kind
+from ...examining import examine
 
 KINDS = {"env": "Tasks", "taskset": "", "scorer": "Tasks"}
 
@@ -40,7 +39,7 @@ def test_a_scaffold_passes_its_gate(write, kind):
     require_kind("namespace", "session")
     _, taskset = write(kind)
 
-    report = asyncio.run(check_taskset(taskset, GateOptions(count=2), lambda _: None))
+    report = examine(taskset, count=2)
 
     assert report.is_passed, report.failures
     load_target(open_taskset(taskset).agent)
@@ -53,7 +52,7 @@ def test_the_gate_of_a_scaffold_sees_a_scorer_that_says_yes(write, kind, tmp_pat
     module = tmp_path / f"{name}.py"
     module.write_text(re.sub(r"float\(is_right\)|(?<=return )float\(.*\)", "1.0", module.read_text()))
 
-    report = asyncio.run(check_taskset(taskset, GateOptions(), lambda _: None))
+    report = examine(taskset)
 
     assert {"mutants", "cheats"} <= set(report.codes)
 

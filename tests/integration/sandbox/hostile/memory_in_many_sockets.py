@@ -1,10 +1,7 @@
 """Buffers of sockets of many processes, unread, their senders closed or not."""
 
-import mmap
-
 NUM_PROCESSES = 24
 LIMIT = 3 * 256 << 20
-totals = mmap.mmap(-1, 8 * NUM_PROCESSES)
 
 
 def pairs_of_tcp():
@@ -27,9 +24,9 @@ def pairs_of_unix():
         yield socket.socketpair()
 
 
-def fill(number, pairs):
+def fill(number, tell):
     held, total = [], 0
-    for sender, receiver in pairs:
+    for sender, receiver in (pairs_of_tcp, pairs_of_udp, pairs_of_unix)[number % 3]():
         held += [sender, receiver]
         for one in (sender, receiver):
             one.setblocking(False)
@@ -40,30 +37,7 @@ def fill(number, pairs):
                     total += sent if one.type == socket.SOCK_STREAM else 0  # datagrams without room are lost
             except OSError:
                 pass
-        totals[8 * number : 8 * number + 8] = total.to_bytes(8, "little")
+        tell(total)
 
 
-children = []
-for number in range(NUM_PROCESSES):
-    if (child := os.fork()) == 0:
-        try:
-            fill(number, (pairs_of_tcp, pairs_of_udp, pairs_of_unix)[number % 3]())
-        except OSError as error:
-            print(number, "stopped", error)
-        finally:
-            sys.stdout.flush()
-            time.sleep(30)
-            os._exit(0)
-    children.append(child)
-total, grown_at = 0, time.monotonic()
-while time.monotonic() < grown_at + (0.3 if total else 5):
-    before = total
-    total = sum(int.from_bytes(totals[8 * one : 8 * one + 8], "little") for one in range(NUM_PROCESSES))
-    if total > LIMIT:
-        escaped(f"{total >> 20} MB")
-        break
-    grown_at = time.monotonic() if total > before else grown_at
-    time.sleep(0.02)
-print("held", total >> 20)
-for child in children:
-    os.kill(child, signal.SIGKILL)
+exhaust(fill, NUM_PROCESSES, LIMIT, "bytes")

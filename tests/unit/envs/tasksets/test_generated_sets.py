@@ -33,8 +33,8 @@ _DRAW = """
 import msgspec
 from agent_layer.schema import content_hash
 from envs.tasksets import open_taskset
-drawn = [msgspec.json.encode(task) for name in ("arithmetic", "search", "terminal") for level in range(4)
-         for task in open_taskset(name).tasks(split="eval", seed=5, level=level, count=5)]
+drawn = [msgspec.json.encode(task) for name in ("arithmetic", "repair", "search", "terminal") for level in range(4)
+         for task in open_taskset(name).tasks(split="eval", seed=5, level=level, count=1 if name == "repair" else 5)]
 print(content_hash(b"".join(drawn)))
 """
 
