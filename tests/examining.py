@@ -9,7 +9,7 @@ __all__ = ["examine"]
 
 
 def examine(name: str, **options: object) -> Report:
-    """Return the report of an examination that nobody watches."""
+    """Return the report of an examination whose progress is not shown."""
     return asyncio.run(examine_here(name, **options))
 
 

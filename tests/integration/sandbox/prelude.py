@@ -140,13 +140,13 @@ def exhaust(work, num_processes, limit, what):
                 time.sleep(30)
                 os._exit(0)
         children.append(child)
-    total, grown_at = 0, time.monotonic()
-    while time.monotonic() < grown_at + (0.3 if total else 5):
+    total = num_still = 0
+    while num_still < (15 if total else 250):
         before, total = total, look()
         if total > limit:
             escaped(f"{total} {what}")
             break
-        grown_at = time.monotonic() if total > before else grown_at
+        num_still = 0 if total > before else num_still + 1
         time.sleep(0.02)
     print("held", total)
     for child in children:
